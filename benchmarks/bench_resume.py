@@ -20,7 +20,13 @@ from rounds import finish, parser
 
 from fastfeed.preprocess import Packing, Recipe
 from fastfeed.preprocess.model.plan import JobPlan
-from fastfeed.preprocess.model.record import BadSample, Counts, ProcessedImage, Record, ShardFile
+from fastfeed.preprocess.model.record import (
+    BadSample,
+    Counts,
+    ProcessedImage,
+    ShardFile,
+    ShardRecord,
+)
 from fastfeed.preprocess.shard.versions import versions
 
 
@@ -99,7 +105,7 @@ def make(folder: Path, images: int) -> dict[str, int]:
         part = ShardFile(f"{shard.name}.tar", int(offsets[-1]), "0" * 64)
         with open(folder / part.name, "wb") as file:
             os.truncate(file.fileno(), part.bytes)
-        record = Record(
+        record = ShardRecord(
             shard.name,
             shard.index,
             hash,

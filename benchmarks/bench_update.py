@@ -30,8 +30,8 @@ from fastfeed.preprocess.model.record import (
     Counts,
     Entry,
     ProcessedImage,
-    Record,
     ShardFile,
+    ShardRecord,
     entry_of,
 )
 from fastfeed.preprocess.planning.check_source import ROW, name_hash, samples_file
@@ -150,7 +150,7 @@ def make(folder: Path, images: int, real: int) -> dict[str, Any]:
             part = ShardFile(f"{shard.name}.tar", 20_000_000, "0" * 64)
             with open(folder / part.name, "wb") as file:
                 os.truncate(file.fileno(), part.bytes)
-            record = Record(
+            record = ShardRecord(
                 shard.name, shard.index, hash, (part,), tuple(ids), (), (), Counts(), "0" * 8000
             )
             target.write(record.name, record.dump())
@@ -169,7 +169,7 @@ def make(folder: Path, images: int, real: int) -> dict[str, Any]:
         ) -> Any:
             sums = "0" * 8 * (shard.last - shard.first)
             ids = tuple(range(shard.first, shard.last))
-            record = Record(
+            record = ShardRecord(
                 shard.name, shard.index, hash, tuple(files), ids, offsets, (), tally, sums
             )
             return record.name, record.dump()

@@ -27,7 +27,7 @@ from fastfeed.demo.photos import make_photos
 from fastfeed.live.http.serve import Server
 from fastfeed.live.nvml import Gpus
 from fastfeed.live.screen import screen
-from fastfeed.live.watch import Monitor, View
+from fastfeed.live.watch import FeedTable, Monitor
 
 HERE = Path(__file__).parent
 THEME = TerminalTheme(
@@ -39,7 +39,7 @@ THEME = TerminalTheme(
 )  # fmt: skip
 
 
-def view() -> View:
+def view() -> FeedTable:
     """The end of four minutes, in the middle of which one rank began to starve."""
     with tempfile.TemporaryDirectory() as folder:
         ranks = [Trainer(Path(folder), rank, name="imagenet", steps=5004) for rank in (0, 1)]
@@ -57,7 +57,7 @@ def view() -> View:
     return last
 
 
-def terminal(shown: View, width: int) -> str:
+def terminal(shown: FeedTable, width: int) -> str:
     console = Console(file=io.StringIO(), width=width, record=True, force_terminal=True)
     console.print(screen(shown, width))
     return console.export_svg(title="fastfeed watch", theme=THEME, unique_id=f"watch{width}")

@@ -22,8 +22,8 @@ from fastfeed.printable import plural
 if TYPE_CHECKING:
     from fastfeed.cli.screen.streams import Console
     from fastfeed.proof.result import Proof
-    from fastfeed.proof.run.ranks import Scaling
-    from fastfeed.proof.run.runner import Job
+    from fastfeed.proof.run.ranks import RankScaling
+    from fastfeed.proof.run.runner import ProofJob
 
 _LIMIT = re.compile(r"input>(\d+(?:\.\d+)?)%?")
 _MAX_RANKS = 1024
@@ -66,7 +66,7 @@ def prove(
     from fastfeed.profiler.runner.foreground import unrunnable
     from fastfeed.proof.measure.modes import Mode
     from fastfeed.proof.report import text
-    from fastfeed.proof.run.runner import Job, concluded, run
+    from fastfeed.proof.run.runner import ProofJob, concluded, run
 
     if math.isnan(seconds):
         raise ConfigError("--seconds must be a number, got nan")
@@ -83,9 +83,9 @@ def prove(
         raise typer.Exit(bad[0])
     if counts:
         ends = (Mode.RESIDENT, Mode.WARM, Mode.COLD)
-        _several(command, counts, Job(seconds, cold, feed, ends), limit, as_json)
+        _several(command, counts, ProofJob(seconds, cold, feed, ends), limit, as_json)
         return
-    job = Job(seconds, cold, feed)
+    job = ProofJob(seconds, cold, feed)
     say(
         f"fastfeed prove: {seconds:g} s from the first steps on; the weights of this run are"
         " meaningless"
@@ -101,9 +101,9 @@ def prove(
 
 
 def _several(
-    command: list[str], counts: list[int], job: Job, limit: float | None, as_json: bool
+    command: list[str], counts: list[int], job: ProofJob, limit: float | None, as_json: bool
 ) -> None:
-    from fastfeed.proof.run.ranks import RankCount, Scaling
+    from fastfeed.proof.run.ranks import RankCount, RankScaling
     from fastfeed.proof.run.runner import concluded, run
 
     rows: list[RankCount] = []
@@ -122,12 +122,12 @@ def _several(
                 raise ProofError(f"with {ranks}: {error}") from error
     finally:  # minutes were spent on those before
         if rows:
-            scaling = Scaling(tuple(rows))
+            scaling = RankScaling(tuple(rows))
             _show(scaling, scaling.render, as_json)
     _exit(limit, max(row.wait_low for row in rows), max(row.wait_high for row in rows))
 
 
-def _show(result: Proof | Scaling, render: Callable[[Console], None], as_json: bool) -> None:
+def _show(result: Proof | RankScaling, render: Callable[[Console], None], as_json: bool) -> None:
     with streams.report() as console:
         if as_json:
             print(json.dumps(result.as_dict(), indent=1, allow_nan=False))

@@ -38,7 +38,7 @@ LANDS = (
 
 
 @dataclass(frozen=True, slots=True)
-class MadePhotos:
+class DemoPhotos:
     """The generated photographs, and the files that were broken on purpose."""
 
     root: Path
@@ -274,7 +274,7 @@ def make_photos(
     val_per_class: int = 10,
     progress: Callable[[int, int], None] | None = None,
     shrink: int = 1,
-) -> MadePhotos:
+) -> DemoPhotos:
     """Generate `root`/train/<class>/NNN.jpg and `root`/val/<class>/NNN.jpg once.
 
     `shrink` divides their sides, and its square the time that they take.
@@ -286,7 +286,7 @@ def make_photos(
     bad = [f"train/{names[i % 5]}/{train_per_class + i // 5:03d}.jpg" for i in range(6)]
     about = {"version": VERSION, "seed": SEED, "per_class": count, "broken": bad}
     note = json.dumps(about | ({"shrink": shrink} if shrink > 1 else {}), indent=1)
-    photos = MadePhotos(
+    photos = DemoPhotos(
         root, names, len(names) * sum(count.values()), tuple(root / path for path in bad)
     )
     if (root / NOTE).is_file() and (root / NOTE).read_text() == note:

@@ -35,7 +35,7 @@ FIRST_SPECIAL_STEP = 0xFFFFFFF0
 TRAINING_TASKS = ("chief", "master", "worker")
 
 
-class Found(NamedTuple):
+class LauncherNumbers(NamedTuple):
     """The numbers that a launcher gave, not checked yet."""
 
     rank: int = 0
@@ -46,7 +46,7 @@ class Found(NamedTuple):
     variable: str = ""  # the one that has the rank
 
 
-def torchrun(environ: Environ) -> Found | None:
+def torchrun(environ: Environ) -> LauncherNumbers | None:
     """torchrun, DeepSpeed, Accelerate, PyTorchJob: RANK and WORLD_SIZE, mostly LOCAL_RANK."""
     pair = [name for name in ("RANK", "WORLD_SIZE") if _is_set(environ, name)]
     hints = [
@@ -77,7 +77,7 @@ def torchrun(environ: Environ) -> Found | None:
     return found
 
 
-def pmi(environ: Environ) -> Found | None:
+def pmi(environ: Environ) -> LauncherNumbers | None:
     """MPICH and Intel MPI (Hydra), Cray PALS: PMI_RANK and PMI_SIZE."""
     local_rank = "MPI_LOCALRANKID"
     local_size = "MPI_LOCALNRANKS"
@@ -97,7 +97,7 @@ def pmi(environ: Environ) -> Found | None:
     return from_variables("PMI", "PMI_RANK", "PMI_SIZE", local_rank, local_size, environ)
 
 
-def jax(environ: Environ) -> Found | None:
+def jax(environ: Environ) -> LauncherNumbers | None:
     """JAX_PROCESS_ID and JAX_NUM_PROCESSES, as passed to `jax.distributed.initialize`."""
     both = _is_set(environ, "JAX_PROCESS_ID") and _is_set(environ, "JAX_NUM_PROCESSES")
     if not both and not _is_set(environ, "JAX_COORDINATOR_ADDRESS"):
@@ -105,7 +105,7 @@ def jax(environ: Environ) -> Found | None:
     return from_variables("JAX", "JAX_PROCESS_ID", "JAX_NUM_PROCESSES", None, None, environ)
 
 
-def tf_config(environ: Environ) -> Found | None:
+def tf_config(environ: Environ) -> LauncherNumbers | None:
     """TF_CONFIG's cluster: chief (or master), then workers; other tasks are alone."""
     if not _is_set(environ, "TF_CONFIG"):
         return None
@@ -119,7 +119,9 @@ def tf_config(environ: Environ) -> Found | None:
         kind = str(config["task"]["type"])
         index = int(config["task"]["index"])
         if kind not in TRAINING_TASKS:
-            return Found(found_by=f"TF_CONFIG: task {kind} {index} does not train, so it is alone")
+            return LauncherNumbers(
+                found_by=f"TF_CONFIG: task {kind} {index} does not train, so it is alone"
+            )
         host = _host(cluster[kind][index])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError.of(
@@ -135,7 +137,7 @@ def tf_config(environ: Environ) -> Found | None:
         for i, at in sorted(cluster.get(name, {}).items())
     ]
     local = [(name, i) for name, i, address in tasks if address == host]
-    return Found(
+    return LauncherNumbers(
         rank=[(name, i) for name, i, _ in tasks].index((kind, index)),
         size=len(tasks),
         local_rank=local.index((kind, index)),
@@ -146,7 +148,7 @@ def tf_config(environ: Environ) -> Found | None:
     )
 
 
-def slurm(environ: Environ) -> Found | None:
+def slurm(environ: Environ) -> LauncherNumbers | None:
     """A task of an `srun` step.
 
     A batch script or interactive shell is a single process, whatever its allocation.
@@ -154,7 +156,7 @@ def slurm(environ: Environ) -> Found | None:
     if not _is_set(environ, "SLURM_STEP_NUM_TASKS"):
         if not _is_set(environ, "SLURM_JOB_ID"):
             return None
-        return Found(
+        return LauncherNumbers(
             found_by=(
                 f"Slurm: SLURM_JOB_ID={environ['SLURM_JOB_ID']} without an srun step, so it is"
                 " alone"
@@ -162,7 +164,7 @@ def slurm(environ: Environ) -> Found | None:
         )
     step = _integer(environ, "SLURM_STEP_ID", "Slurm") if _is_set(environ, "SLURM_STEP_ID") else 0
     if step >= FIRST_SPECIAL_STEP:
-        return Found(
+        return LauncherNumbers(
             found_by=(
                 f"Slurm: SLURM_STEP_ID={step}, a batch script or an interactive shell, so it is"
                 " alone"
@@ -175,7 +177,7 @@ def slurm(environ: Environ) -> Found | None:
         # nothing: `srun bash train.sh` has it too.
         name = environ.get("SLURM_JOB_NAME", "")
         if step == 0 and name in SHELLS:
-            return Found(
+            return LauncherNumbers(
                 found_by=(
                     f"Slurm: SLURM_JOB_NAME={name} with srun --pty, an interactive shell, so it is"
                     " alone"
@@ -199,7 +201,7 @@ def slurm(environ: Environ) -> Found | None:
     return found
 
 
-def sagemaker(environ: Environ) -> Found | None:
+def sagemaker(environ: Environ) -> LauncherNumbers | None:
     """A machine of a SageMaker job: its place in SM_HOSTS."""
     if not _is_set(environ, "SM_HOSTS") or not _is_set(environ, "SM_CURRENT_HOST"):
         return None
@@ -214,7 +216,7 @@ def sagemaker(environ: Environ) -> Found | None:
             "let SageMaker set both, or unset SM_HOSTS",
         ) from error
     found_by = f"SageMaker: machine {rank} of SM_HOSTS, one process per machine assumed"
-    return Found(rank, len(hosts), found_by=found_by, variable="SM_HOSTS")
+    return LauncherNumbers(rank, len(hosts), found_by=found_by, variable="SM_HOSTS")
 
 
 def from_variables(
@@ -224,7 +226,7 @@ def from_variables(
     local_rank: str | None,
     local_size: str | None,
     environ: Environ,
-) -> Found | None:
+) -> LauncherNumbers | None:
     """A launcher with one number per variable; `rank`, `size`, ... are the names of the variables.
 
     Missing local numbers are taken from the srun step if it has the same rank and size. Otherwise
@@ -262,7 +264,7 @@ def from_variables(
     elif local_count is None:
         local_count = n[size]
         found_by += ", one machine assumed" if n[size] > 1 else ""
-    return Found(n[rank], n[size], local, local_count, found_by, rank)
+    return LauncherNumbers(n[rank], n[size], local, local_count, found_by, rank)
 
 
 def tasks_per_node(text: str) -> tuple[int, ...]:
@@ -281,7 +283,7 @@ def tasks_per_node(text: str) -> tuple[int, ...]:
     return tuple(counts)
 
 
-LAUNCHERS: dict[str, Callable[[Environ], Found | None]] = {
+LAUNCHERS: dict[str, Callable[[Environ], LauncherNumbers | None]] = {
     "torchrun": torchrun,
     "Horovod": partial(
         from_variables,

@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from fastfeed.live.rates import WAITING, Rates
-from fastfeed.live.watch import BUCKET_S, LONG_S, SHORT_S, Row, View, is_of
+from fastfeed.live.watch import BUCKET_S, LONG_S, SHORT_S, FeedRow, FeedTable, is_of
 
 VERSION = 1
 
 
-def document(view: View) -> dict[str, Any]:
+def document(view: FeedTable) -> dict[str, Any]:
     """Values that fit into JSON.
 
     Figures are grouped by how they are known: exact, framework, estimate.
@@ -26,7 +26,7 @@ def document(view: View) -> dict[str, Any]:
     }
 
 
-def _feed(row: Row) -> dict[str, Any]:
+def _feed(row: FeedRow) -> dict[str, Any]:
     identity = row.found.page.identity
     counters = row.found.page.counters
     short = row.short
@@ -89,7 +89,7 @@ def _feed(row: Row) -> dict[str, Any]:
     }
 
 
-def _waiting(row: Row) -> dict[str, Any] | None:
+def _waiting(row: FeedRow) -> dict[str, Any] | None:
     """Seconds that the trainer has waited for its next batch, and the stage that batch is at."""
     if row.reading.ended or row.reading.page.counters["phase"] != WAITING:
         return None
@@ -103,7 +103,7 @@ def _waiting(row: Row) -> dict[str, Any] | None:
     }
 
 
-def _gpu(row: Row) -> dict[str, Any]:
+def _gpu(row: FeedRow) -> dict[str, Any]:
     gpu = row.gpu
     assert gpu is not None
     return {

@@ -11,7 +11,7 @@ from fastfeed.live.page import READY, TRAINING, WAITING, Page
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class PageReading:
     """A page as read at `at_ns` (CLOCK_MONOTONIC), including the time since its last write."""
 
     page: Page
@@ -105,7 +105,7 @@ class Rates:
         return stage, self.stage_ms[stage] / self.thread_ms
 
 
-def rates(before: Reading, after: Reading) -> Rates:
+def rates(before: PageReading, after: PageReading) -> Rates:
     """Rates between two readings of the same page.
 
     wait = Δwait / (Δwait + Δconsumer), which for a feed that makes a batch in p ms and a trainer

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from fastfeed.live.rates import Rates
 from fastfeed.live.states import State
-from fastfeed.live.watch import LONG_S, SHORT_S, Row, View, is_of
+from fastfeed.live.watch import LONG_S, SHORT_S, FeedRow, FeedTable, is_of
 from fastfeed.printable import printable
 
 STYLES = {
@@ -33,7 +33,7 @@ _LEGEND = (
 )
 
 
-def screen(view: View, width: int, ascii_only: bool = False) -> RenderableType:
+def screen(view: FeedTable, width: int, ascii_only: bool = False) -> RenderableType:
     """Everything, at most `width` columns wide."""
     parts: list[RenderableType] = []
     title = f"fastfeed watch, {time.strftime('%H:%M:%S', time.localtime(view.wall_s))}"
@@ -66,7 +66,7 @@ def _mean(waits: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _table(rows: Sequence[Row], width: int, ascii_only: bool) -> Table:
+def _table(rows: Sequence[FeedRow], width: int, ascii_only: bool) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), expand=False)
     gpus = any(row.gpu is not None for row in rows)
     names = [
@@ -102,7 +102,7 @@ def _table(rows: Sequence[Row], width: int, ascii_only: bool) -> Table:
     return grid
 
 
-def _block(row: Row, width: int, ascii_only: bool) -> RenderableType:
+def _block(row: FeedRow, width: int, ascii_only: bool) -> RenderableType:
     need, make, _, _, ready, step, reads, cpu = _figures(row)
     lines = [Text(_label(row), style="bold"), _sentence(row, "")]
     waits = _waits(row.short) + (f", {_waits(row.long)}" if is_of(row.long, LONG_S) else "")
@@ -118,7 +118,7 @@ def _block(row: Row, width: int, ascii_only: bool) -> RenderableType:
     return Group(*lines)
 
 
-def _sentence(row: Row, prefix: str) -> Text:
+def _sentence(row: FeedRow, prefix: str) -> Text:
     text = Text(prefix)
     text.append(row.judgment.state.value, style=STYLES[row.judgment.state])
     text.append(
@@ -127,7 +127,7 @@ def _sentence(row: Row, prefix: str) -> Text:
     return text
 
 
-def _label(row: Row) -> str:
+def _label(row: FeedRow) -> str:
     identity = row.found.page.identity
     counters = row.found.page.counters
     name = printable(str(identity.get("name") or identity["source"]))[:20]
@@ -140,7 +140,7 @@ def _label(row: Row) -> str:
     return f"{name}{rank} pid {identity['pid']}{steps}"
 
 
-def _figures(row: Row) -> list[str]:
+def _figures(row: FeedRow) -> list[str]:
     short = row.short
     long = row.long
     cpu = row.cpu
@@ -163,7 +163,7 @@ def _figures(row: Row) -> list[str]:
     ]
 
 
-def _gpu(row: Row) -> list[str]:
+def _gpu(row: FeedRow) -> list[str]:
     """SM, waits that leave it idle, JPEG engines, copies to it."""
     assert row.gpu is not None
     exposed = "-" if row.exposed is None else f"~{row.exposed:.1%}"

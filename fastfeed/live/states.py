@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from fastfeed.live.page import IDLE, TRAINING, WAITING
-from fastfeed.live.rates import Rates, Reading
+from fastfeed.live.rates import PageReading, Rates
 from fastfeed.printable import printable
 from fastfeed.profiler.model.causes import SEVERE, STARVED
 
@@ -55,7 +55,7 @@ class Judgment:
 
 
 def judge(
-    reading: Reading,
+    reading: PageReading,
     window: Rates | None,
     *,
     alive: bool | None = True,
@@ -152,7 +152,7 @@ def _clock(wall_s: float | None, ago_s: float) -> str:
     )
 
 
-def _doing(reading: Reading, window: Rates | None) -> str:
+def _doing(reading: PageReading, window: Rates | None) -> str:
     """Stage and place of the awaited batch, as the end of a sentence."""
     (stage, place) = reading.page.doing
     counters = reading.page.counters
@@ -166,7 +166,7 @@ def _doing(reading: Reading, window: Rates | None) -> str:
     return f"; it is being {done}, for {reading.doing_ns / 1e9:.0f} s{repeated}"
 
 
-def _by_share(reading: Reading, window: Rates, wait: float, sm: float | None) -> Judgment:
+def _by_share(reading: PageReading, window: Rates, wait: float, sm: float | None) -> Judgment:
     if wait >= STARVED:
         return Judgment(
             State.SEVERE if wait >= SEVERE else State.STARVED,

@@ -15,7 +15,7 @@ from fastfeed.live.cpu import CpuReading, CpuUse, cpu_use, read_cpu
 from fastfeed.live.folder import is_alive
 from fastfeed.live.nvml import Gpus, GpuUse
 from fastfeed.live.page import Page, PageError, read_page
-from fastfeed.live.rates import Rates, Reading, rates
+from fastfeed.live.rates import PageReading, Rates, rates
 from fastfeed.live.remedies import remedy
 from fastfeed.live.states import Hysteresis, Judgment, State, judge
 from fastfeed.system.clocks import steady_ns
@@ -29,9 +29,9 @@ class History:
 
     def __init__(self) -> None:
         self._shares: deque[float | None] = deque(maxlen=BUCKETS)
-        self._begin: Reading | None = None
+        self._begin: PageReading | None = None
 
-    def add(self, reading: Reading) -> None:
+    def add(self, reading: PageReading) -> None:
         """Add a look; one that spans several intervals fills all of them with its share."""
         begin = self._begin
         if begin is None:
@@ -64,11 +64,11 @@ _ORDER = [
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class FeedRow:
     """Current figures of one feed."""
 
-    found: FoundPage
-    reading: Reading
+    found: PageFile
+    reading: PageReading
     judgment: Judgment
     remedy: str | None
     # of the last SHORT_S, or as long as it has been watched, or from look to look
@@ -83,10 +83,10 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class FeedTable:
     """All feeds, greatest loss first; `notes` are sentences about figures that are unavailable."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[FeedRow, ...]
     notes: tuple[str, ...]
     wall_s: float  # time of day
 
@@ -95,7 +95,7 @@ class View:
 class _Feed:
     """State kept about one page between looks."""
 
-    readings: deque[tuple[Reading, CpuReading]] = field(default_factory=deque)
+    readings: deque[tuple[PageReading, CpuReading]] = field(default_factory=deque)
     hysteresis: Hysteresis = field(default_factory=Hysteresis)
     history: History = field(default_factory=History)
     exposure: Exposure = field(default_factory=lambda: Exposure(SHORT_S))
@@ -122,7 +122,7 @@ class Monitor:
         self._feeds: dict[str, _Feed] = {}
         self._wall = wall
 
-    def look(self) -> View:
+    def look(self) -> FeedTable:
         """Read the pages, CPUs and GPUs once."""
         pages = find_pages(self._folders, self._pid, self._clock())
         gpus = self._gpus.sample() if self._gpus is not None else []
@@ -135,7 +135,7 @@ class Monitor:
             )
         )
         notes = [*pages.problems, *(self._gpus.notes if self._gpus is not None else ())]
-        return View(tuple(rows), tuple(notes), self._wall())
+        return FeedTable(tuple(rows), tuple(notes), self._wall())
 
     def rest(self, seconds: float, sleep: Callable[[float], None] = time.sleep) -> None:
         """Until the next look.
@@ -156,14 +156,14 @@ class Monitor:
             if feed.gpu in shares:
                 with suppress(OSError, ValueError):  # closed meanwhile
                     feed.exposure.add(
-                        Reading(read_page(path), self._clock(), feed.ended), shares[feed.gpu]
+                        PageReading(read_page(path), self._clock(), feed.ended), shares[feed.gpu]
                     )
 
-    def _row(self, found: FoundPage, feed: _Feed, gpus: Sequence[GpuUse]) -> Row:
+    def _row(self, found: PageFile, feed: _Feed, gpus: Sequence[GpuUse]) -> FeedRow:
         page = found.page
         now = self._clock()
         feed.ended = found.alive is False
-        reading = Reading(page, now, feed.ended)
+        reading = PageReading(page, now, feed.ended)
         pids = [
             page.identity["pid"],
             *([page.counters["helper_pid"]] if page.counters["helper_pid"] else []),
@@ -195,7 +195,7 @@ class Monitor:
             )
         )
         text = remedy(judgment.state, window, page.identity.get("threads") or 0, use, gpu)
-        return Row(
+        return FeedRow(
             found,
             reading,
             judgment,
@@ -218,8 +218,8 @@ def is_of(window: Rates | None, seconds: float) -> TypeGuard[Rates]:
 
 
 def _since(
-    readings: deque[tuple[Reading, CpuReading]], seconds: float
-) -> tuple[Reading, CpuReading] | None:
+    readings: deque[tuple[PageReading, CpuReading]], seconds: float
+) -> tuple[PageReading, CpuReading] | None:
     """The newest reading at least `seconds` old, or the oldest; None if there is only one."""
     if len(readings) < 2:
         return None
@@ -280,9 +280,9 @@ class Exposure:
         self._window_ns = int(window_s * 1e9)
         # its end, ns waited while the GPU idled, ns in all
         self._bins: deque[tuple[int, float, float]] = deque()
-        self._last: Reading | None = None
+        self._last: PageReading | None = None
 
-    def add(self, reading: Reading, sm: float | None) -> None:
+    def add(self, reading: PageReading, sm: float | None) -> None:
         """The end of a bin; sm: share of it in which the multiprocessors worked."""
         last = self._last
         self._last = reading
@@ -315,7 +315,7 @@ KEPT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class FoundPage:
+class PageFile:
     """A page, and whether its process lives."""
 
     path: str
@@ -325,18 +325,20 @@ class FoundPage:
 
 
 @dataclass(frozen=True, slots=True)
-class Pages:
+class PageListing:
     """Pages found in the folders.
 
     `problems` are sentences; `removed` counts pages of processes that have ended.
     """
 
-    pages: tuple[FoundPage, ...]
+    pages: tuple[PageFile, ...]
     problems: tuple[str, ...] = ()
     removed: int = 0
 
 
-def find_pages(folders: Sequence[str], pid: int | None = None, now_ns: int | None = None) -> Pages:
+def find_pages(
+    folders: Sequence[str], pid: int | None = None, now_ns: int | None = None
+) -> PageListing:
     """All readable pages in these folders, or those of one process, by rank.
 
     Args:
@@ -345,7 +347,7 @@ def find_pages(folders: Sequence[str], pid: int | None = None, now_ns: int | Non
         now_ns: CLOCK_MONOTONIC; None: now.
     """
     now_ns = steady_ns() if now_ns is None else now_ns
-    pages: list[FoundPage] = []
+    pages: list[PageFile] = []
     problems: list[str] = []
     removed = denied = 0
     for folder in folders:
@@ -363,7 +365,7 @@ def find_pages(folders: Sequence[str], pid: int | None = None, now_ns: int | Non
             try:
                 page = read_page(path)
                 _check(path, page.identity)
-                found = FoundPage(path, page, is_alive(page.identity))
+                found = PageFile(path, page, is_alive(page.identity))
             except FileNotFoundError:  # closed meanwhile
                 continue
             except PermissionError:
@@ -386,7 +388,7 @@ def find_pages(folders: Sequence[str], pid: int | None = None, now_ns: int | Non
     pages.sort(
         key=lambda found: (found.page.identity["host"], found.page.identity["rank"], found.path)
     )
-    return Pages(tuple(pages), tuple(problems), removed)
+    return PageListing(tuple(pages), tuple(problems), removed)
 
 
 def _check(path: str, identity: Mapping[str, Any]) -> None:
@@ -402,6 +404,6 @@ def _is_number(value: Any, end: int) -> bool:
     return isinstance(value, int) and 0 <= value < end
 
 
-def _is_old(found: FoundPage, now_ns: int) -> bool:
+def _is_old(found: PageFile, now_ns: int) -> bool:
     idle_ns = now_ns - found.page.counters["updated_ns"]
     return not 0 <= idle_ns < KEPT_S * 1e9  # negative: of a boot before this one

@@ -9,7 +9,7 @@ from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError, ProofError
 from fastfeed.feed.session import FeedSession
 from fastfeed.proof.measure.loaders import measure_loader
-from fastfeed.proof.measure.session import Job, feed_session
+from fastfeed.proof.measure.session import ProofJob, feed_session
 from fastfeed.proof.result import Proof
 from fastfeed.proof.synchronize import synchronize
 
@@ -72,7 +72,7 @@ def prove(
             "this feed is being proved already, by `fastfeed prove` or another ff.prove(); do one"
             " of them"
         )
-    held.proof = session = feed_session(held, Job(float(seconds), cold), synchronize)
+    held.proof = session = feed_session(held, ProofJob(float(seconds), cold), synchronize)
     last = None  # keeps the newest result alive, so that JAX can be asked to wait for it
     try:
         for batch in feed:

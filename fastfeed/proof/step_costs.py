@@ -11,7 +11,7 @@ from fastfeed.errors import ProofError
 from fastfeed.printable import plural
 from fastfeed.profiler.model.causes import SEVERE, STARVED
 from fastfeed.proof.measure.modes import Mode
-from fastfeed.proof.measure.record import Record
+from fastfeed.proof.measure.record import ProofRecord
 from fastfeed.proof.measure.statistics import Estimate, difference, mean, parts
 
 SCHEMA = 1
@@ -42,11 +42,11 @@ class StepCosts:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls: type[_Costs], record: Record, notes: Sequence[str] = ()) -> _Costs:
+    def of(cls: type[_Costs], record: ProofRecord, notes: Sequence[str] = ()) -> _Costs:
         """Conclude from a record.
 
         Args:
-            record (Record): Of at least two whole rounds.
+            record (ProofRecord): Of at least two whole rounds.
             notes (Sequence[str]): Sentences that come first. Default: ().
 
         Returns:
@@ -159,7 +159,7 @@ class StepCosts:
 
 
 def _estimates(
-    record: Record,
+    record: ProofRecord,
     means: Mapping[Mode, Sequence[float]],
     found: Mapping[str, Estimate],
     stage_ms: Mapping[Mode, Mapping[str, float]],
@@ -195,7 +195,7 @@ def _stages(blocks: Sequence[Any], images: int) -> dict[str, float]:
     return {stage: ns / images / 1e6 for stage, ns in total.items()} if images else {}
 
 
-def _notes(record: Record) -> list[str]:
+def _notes(record: ProofRecord) -> list[str]:
     notes = list(record.notes)
     if record.no_cold:
         notes.append(f"fetch was not measured apart from preparation: {record.no_cold}")
@@ -212,7 +212,7 @@ def _notes(record: Record) -> list[str]:
     return notes
 
 
-def _too_short(record: Record) -> str:
+def _too_short(record: ProofRecord) -> str:
     if record.sizes is None:
         return (
             f"the run was too short for a proof: it ended after {plural(record.steps, 'step')},"

@@ -17,7 +17,7 @@ class CurrentStage(NamedTuple):
     since_ns: int
 
 
-class Progress:
+class BatchProgress:
     """Counters, and stages of batches in progress, for use by many threads."""
 
     def __init__(self, clock: Callable[[], int] = steady_ns) -> None:

@@ -39,7 +39,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.printable import log, warn
-from fastfeed.runtime.progress import Progress
+from fastfeed.runtime.progress import BatchProgress
 from fastfeed.system.clocks import steady_ns
 from fastfeed.system.descriptors import APPEND, open_file
 from fastfeed.system.locks import lock, unlock
@@ -106,7 +106,7 @@ class Timeline:
         wall: Callable[[], int] = time.time_ns,
     ) -> None:
         self.clock = clock
-        self.progress = Progress(clock)
+        self.progress = BatchProgress(clock)
         self.nvtx = _nvtx()
         feed = feed or secrets.token_hex(4)
         # for the timeline in a helper process

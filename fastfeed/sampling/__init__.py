@@ -14,8 +14,8 @@ from fastfeed.sampling.base import (
     Order,
     Repeated,
     SampleRefs,
-    Sequential,
     Shuffled,
+    SourceOrder,
 )
 from fastfeed.sampling.orders.balanced import Balanced
 from fastfeed.sampling.orders.blocks import Blocks
@@ -49,7 +49,7 @@ __all__ = [
 
 Shuffle = Literal["full", "none"] | Order
 
-NAMES: dict[str, Order] = {"full": Shuffled(), "none": Sequential()}
+NAMES: dict[str, Order] = {"full": Shuffled(), "none": SourceOrder()}
 
 
 def order_of(shuffle: Shuffle) -> Order:
@@ -76,7 +76,7 @@ def bind(shuffle: Shuffle | bool, source: Any) -> Shuffle:
         shuffle = "full" if shuffle else "none"
     order = order_of(shuffle)
     if getattr(source, "shares", None) is not None and isinstance(
-        order, Shuffled | Sequential | Blocks
+        order, Shuffled | SourceOrder | Blocks
     ):
         ranges = zip(pairwise(np.asarray(source.starts).tolist()), source.shares, strict=True)
         parts = [

@@ -120,13 +120,13 @@ class Shuffled:
 
 
 @dataclass(frozen=True, slots=True)
-class Sequential:
+class SourceOrder:
     """shuffle="none": every sample once, in the order of the source."""
 
     open: ClassVar[bool] = True
     once: ClassVar[bool] = True
 
-    def bind(self, source: Any) -> Sequential:
+    def bind(self, source: Any) -> SourceOrder:
         return self
 
     def positions(self, samples: int) -> int:

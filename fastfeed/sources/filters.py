@@ -16,7 +16,7 @@ from fastfeed.sources.headers import Headers
 SizeLimit = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
-class Kept:
+class SampleFilter:
     """Samples that all conditions so far keep, and how many each left out."""
 
     def __init__(self, length: int) -> None:

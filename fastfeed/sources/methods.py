@@ -13,7 +13,7 @@ from fastfeed.errors import ConfigError, speaking_for
 from fastfeed.sources.base import Source, check_source
 from fastfeed.sources.column_arrays import read_columns
 from fastfeed.sources.derived import Derived
-from fastfeed.sources.filters import Kept, size_limits
+from fastfeed.sources.filters import SampleFilter, size_limits
 from fastfeed.sources.headers import read_headers
 from fastfeed.sources.notes import notes_of, with_notes
 from fastfeed.sources.sides import assign_sides, check_shares, keras_sides
@@ -246,7 +246,7 @@ def where(
             "where: pass a condition on columns, min_side, max_side, max_aspect or per_sample, got"
             " none"
         )
-    kept = Kept(len(source))
+    kept = SampleFilter(len(source))
     columns = {} if condition is None and per_sample is None else read_columns(source)
     if condition is not None:
         kept.by_columns(condition, columns)

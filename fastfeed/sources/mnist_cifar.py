@@ -4,7 +4,7 @@ CIFAR's Python version is pickles, read without running anything that they name.
 what a file names, and even a short list of allowed names is too many: NumPy's own `dtype` can be
 changed after an array was made of it. Here the opcodes are followed by hand. A name, a call and a
 state are recorded as data, and an array is made at the end, from checked values. Only None, numbers,
-texts, lists, tuples, dicts and `Call`s are built, and only texts and integers are ever compared or
+texts, lists, tuples, dicts and `PickledCall`s are built, and only texts and integers are ever compared or
 hashed.
 """
 
@@ -201,7 +201,7 @@ _CONSTANTS: dict[str, Any] = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, 
 
 
 @dataclass(slots=True, eq=False)
-class Call:
+class PickledCall:
     """A call that a pickle asks for, recorded and not made."""
 
     name: str  # "numpy.dtype"
@@ -273,7 +273,7 @@ class _Machine:
         module, _, attribute = name.partition(" ")
         if (module, attribute) not in _NAMES:
             raise ValueError(f"refused to load {module}.{attribute}")
-        self.stack.append(Call(f"{module.replace('numpy.core', 'numpy._core')}.{attribute}"))
+        self.stack.append(PickledCall(f"{module.replace('numpy.core', 'numpy._core')}.{attribute}"))
 
     def stack_name(self) -> None:
         attribute = self.pop()
@@ -284,16 +284,16 @@ class _Machine:
         arguments = self.pop()
         function = self.pop()
         if (
-            type(function) is not Call
+            type(function) is not PickledCall
             or function.arguments is not None
             or type(arguments) is not tuple
         ):
             raise ValueError("a call of what is not a name")
-        self.stack.append(Call(function.name, arguments))
+        self.stack.append(PickledCall(function.name, arguments))
 
     def build(self) -> None:
         state = self.pop()
-        called = self.top(Call)
+        called = self.top(PickledCall)
         if called.arguments is None or called.state is not None:
             raise ValueError("a state of what has none, or has one already")
         called.state = state
@@ -338,7 +338,7 @@ def read_pickle(content: bytes) -> Any:
         content (bytes): All of the file.
 
     Returns:
-        None, numbers, texts, bytes, lists, tuples, dicts; `Call` for what only NumPy could build.
+        None, numbers, texts, bytes, lists, tuples, dicts; `PickledCall` for NumPy's values.
 
     Raises:
         ValueError: If it is damaged, or names or does anything else.
@@ -363,7 +363,7 @@ def text_of(value: Any) -> str | None:
 
     Only short ones: a file may name the same text as often as it likes, and each would be a copy.
     """
-    if type(value) is Call and value.name == "_codecs.encode" and value.arguments:
+    if type(value) is PickledCall and value.name == "_codecs.encode" and value.arguments:
         value = value.arguments[0]
     if not isinstance(value, (str, bytes)) or len(value) > _LONGEST:
         return None
@@ -375,7 +375,7 @@ def byte_array(value: Any) -> np.ndarray | None:
 
     The array is read-only.
     """
-    if type(value) is not Call or type(value.arguments) is not tuple:
+    if type(value) is not PickledCall or type(value.arguments) is not tuple:
         return None
     raw: Any
     if (
@@ -406,16 +406,16 @@ def byte_array(value: Any) -> np.ndarray | None:
 
 
 def _is_uint8(value: Any) -> bool:
-    if type(value) is not Call or value.name != "numpy.dtype" or not value.arguments:
+    if type(value) is not PickledCall or value.name != "numpy.dtype" or not value.arguments:
         return False
     return value.arguments[0] in _UINT8
 
 
 def _raw_bytes(value: Any) -> bytes | None:
     """Bytes from any protocol: Python 2 text, protocol 2 encoded text, protocol 5 bytearray."""
-    if type(value) is Call and value.name == "builtins.bytearray" and value.arguments:
+    if type(value) is PickledCall and value.name == "builtins.bytearray" and value.arguments:
         value = value.arguments[0]
-    if type(value) is Call and value.name == "_codecs.encode" and value.arguments:
+    if type(value) is PickledCall and value.name == "_codecs.encode" and value.arguments:
         value = value.arguments[0]
     if type(value) is str:
         try:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 
-class Progress:
+class ScanProgress:
     """Counts folders or shards, and images, from several threads."""
 
     def __init__(self, bar: Any = None, task: Any = None) -> None:
@@ -44,10 +44,10 @@ class Progress:
 
 
 @contextlib.contextmanager
-def progress_bar(title: str, show: bool | None, counts: str = "") -> Iterator[Progress]:
+def progress_bar(title: str, show: bool | None, counts: str = "") -> Iterator[ScanProgress]:
     """A count with a bar; `show` None: on a terminal. `counts`: rich's text after the bar."""
     if show is False or (show is None and not (sys.stderr and sys.stderr.isatty())):
-        yield Progress()
+        yield ScanProgress()
         return
     from rich import progress
     from rich.console import Console
@@ -61,4 +61,4 @@ def progress_bar(title: str, show: bool | None, counts: str = "") -> Iterator[Pr
         progress.TimeElapsedColumn(),
     )
     with progress.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        yield Progress(bar, bar.add_task(title, total=None, images=0, rate=0.0))
+        yield ScanProgress(bar, bar.add_task(title, total=None, images=0, rate=0.0))

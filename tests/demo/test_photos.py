@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> photos.MadePhotos:
+def made(tmp_path_factory: pytest.TempPathFactory) -> photos.DemoPhotos:
     return photos.make_photos(
         tmp_path_factory.mktemp("demo") / "photos", train_per_class=2, val_per_class=1
     )
 
 
-def good_files(made: photos.MadePhotos) -> list[Path]:
+def good_files(made: photos.DemoPhotos) -> list[Path]:
     return sorted(set(made.root.rglob("*.jpg")) - set(made.broken))
 
 
-def test_every_class_has_training_and_validation_photographs(made: photos.MadePhotos) -> None:
+def test_every_class_has_training_and_validation_photographs(made: photos.DemoPhotos) -> None:
     assert made.classes == ("bridge", "dome", "lighthouse", "pyramid", "skyline")
     folders = {path.relative_to(made.root).parent.as_posix() for path in good_files(made)}
     assert folders == {f"{split}/{name}" for split in ("train", "val") for name in made.classes}
     assert len(good_files(made)) == made.images == 15
 
 
-def test_good_photographs_decode_and_have_stock_size(made: photos.MadePhotos) -> None:
+def test_good_photographs_decode_and_have_stock_size(made: photos.DemoPhotos) -> None:
     for path in good_files(made):
         with Image.open(path) as image:
             image.load()
@@ -47,7 +47,7 @@ def test_good_photographs_decode_and_have_stock_size(made: photos.MadePhotos) ->
 
 
 @pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
-def test_broken_files_do_not_decode(made: photos.MadePhotos) -> None:
+def test_broken_files_do_not_decode(made: photos.DemoPhotos) -> None:
     assert len(made.broken) == 6
     for path in made.broken:
         assert path.is_relative_to(made.root / "train")
@@ -55,7 +55,7 @@ def test_broken_files_do_not_decode(made: photos.MadePhotos) -> None:
             image.load()
 
 
-def test_a_second_set_has_the_same_bytes(made: photos.MadePhotos, tmp_path: Path) -> None:
+def test_a_second_set_has_the_same_bytes(made: photos.DemoPhotos, tmp_path: Path) -> None:
     again = photos.make_photos(tmp_path / "photos", train_per_class=2, val_per_class=1)
     files = [path for path in made.root.rglob("*") if path.is_file()]
     assert len(files) == 15 + 6 + 1
@@ -88,13 +88,13 @@ def test_some_photographs_are_stored_turned() -> None:
     assert len(set(turned)) > 1
 
 
-def test_a_complete_set_is_left_alone(made: photos.MadePhotos) -> None:
+def test_a_complete_set_is_left_alone(made: photos.DemoPhotos) -> None:
     before = {path: path.stat().st_mtime_ns for path in made.root.rglob("*")}
     assert photos.make_photos(made.root, train_per_class=2, val_per_class=1) == made
     assert {path: path.stat().st_mtime_ns for path in made.root.rglob("*")} == before
 
 
-def test_another_number_of_photographs_is_refused(made: photos.MadePhotos) -> None:
+def test_another_number_of_photographs_is_refused(made: photos.DemoPhotos) -> None:
     with pytest.raises(
         FileExistsError, match="holds something else; remove it or choose another folder"
     ):

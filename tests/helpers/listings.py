@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from fastfeed.sources import Storage
-from fastfeed.sources.listing.listing import Summary, list_images
+from fastfeed.sources.listing.listing import ListingSummary, list_images
 
 
-def listed(root: object, out: Path, **how) -> Summary:
+def listed(root: object, out: Path, **how) -> ListingSummary:
     return list_images(str(root), str(out), storage=Storage(), **how)
 
 

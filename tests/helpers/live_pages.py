@@ -7,7 +7,7 @@ from typing import Any
 
 from fastfeed.live.folder import process_identity
 from fastfeed.live.page import COUNTERS, TRAINING, Page, PageWriter
-from fastfeed.live.rates import Reading
+from fastfeed.live.rates import PageReading
 
 IDENTITY = {
     "pid": 4711,
@@ -41,12 +41,12 @@ def reading(
         counters[name] = int(value * 1e9) if name.endswith(("_ns", "_s")) else value
     counters["stages_images"] = counts.get("stages_images", counters["images"])
     spent = {stage: (1, int(seconds * 1e9)) for stage, seconds in (stages or {}).items()}
-    return Reading(Page(IDENTITY | (identity or {}), counters, spent), int(at_s * 1e9))
+    return PageReading(Page(IDENTITY | (identity or {}), counters, spent), int(at_s * 1e9))
 
 
 def queue(
     make_ms: float, use_ms: float, prefetch: int, steps: int, batch: int = 8
-) -> list[Reading]:
+) -> list[PageReading]:
     """Readings after every step of one thread that makes batches ahead of a trainer; no real time
     passes.
     """

@@ -155,7 +155,7 @@ def test_an_exception_of_the_writer(photos: Path, tmp_path: Path, engine: Any, f
     writer = writer_for(packing)
     scaling, image = (Scaling(16, "contain"), "raw") if format == "raw" else (Scaling(16), "png")
     recipe = Recipe(scaling, Encoding(image), packing=packing)
-    with cursed(f"{writer.__module__}:Writer.add", of_cursed(photos)):
+    with cursed(f"{writer.__module__}:{writer.__name__}.add", of_cursed(photos)):
         expect_one_bad(run(str(photos), tmp_path / "shards", recipe, engine=engine))
     with cursed(f"{writer.__module__}:as_json", lambda meta, *_: str(meta).count(CURSED) > 0):
         expect_one_bad(run(str(photos), tmp_path / "again", recipe, engine=engine))

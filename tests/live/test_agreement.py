@@ -11,7 +11,7 @@ import pytest
 import fastfeed as ff
 from fastfeed.feed.session import FeedSession
 from fastfeed.live.page import read_page
-from fastfeed.live.rates import Reading, rates
+from fastfeed.live.rates import PageReading, rates
 from fastfeed.profiler import analyze, read
 
 
@@ -47,7 +47,7 @@ def test_timeline_watch_and_statistics_agree_within_a_point(tmp_path, monkeypatc
         readings, watch = [], ff.StepWatch(feed, every=100, clock=clock)
         for _epoch in range(2):
             for _ in feed:
-                readings.append(Reading(read_page(FeedSession.of(feed).live.path), clock()))
+                readings.append(PageReading(read_page(FeedSession.of(feed).live.path), clock()))
                 clock.spend(use_ms)
                 log = watch.step()
             clock.spend(3000)  # validates

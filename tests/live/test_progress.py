@@ -12,7 +12,7 @@ import fastfeed as ff
 from fastfeed.faults import Failure
 from fastfeed.feed.session import FeedSession
 from fastfeed.live.page import COUNTERS, PageWriter, read_page
-from fastfeed.runtime.progress import Progress
+from fastfeed.runtime.progress import BatchProgress
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_what_a_hanging_read_is_at_is_on_the_page(photos):
 
 def test_the_batch_that_is_needed_first_counts():
     now = [0]
-    progress = Progress(lambda: now[0])
+    progress = BatchProgress(lambda: now[0])
     assert progress.current() is None
     for batch, stage in ((3, "decode"), (2, "read"), (4, "read")):
         now[0] += 10
@@ -143,7 +143,7 @@ def test_long_places_are_cut_at_their_front(tmp_path):
 
 
 def test_counting_costs_microseconds_per_batch():
-    progress, rounds = Progress(), []
+    progress, rounds = BatchProgress(), []
     for _ in range(20):
         began = time.thread_time_ns()
         for batch in range(500):

@@ -13,7 +13,7 @@ from fastfeed.feed.session import FeedSession
 from fastfeed.live.cpu import CpuUse
 from fastfeed.live.nvml import GpuUse
 from fastfeed.live.page import IDLE, TRAINING, WAITING, read_page
-from fastfeed.live.rates import Rates, Reading, rates
+from fastfeed.live.rates import PageReading, Rates, rates
 from fastfeed.live.remedies import remedy
 from fastfeed.live.states import Hysteresis, Judgment, State, judge
 
@@ -59,13 +59,13 @@ def test_a_real_feed_with_known_sleeps(p, c):
         batches = iter(feed)
         for _ in range(6):
             next(batches)
-        begun = Reading(read_page(FeedSession.of(feed).live.path), time.monotonic_ns())
+        begun = PageReading(read_page(FeedSession.of(feed).live.path), time.monotonic_ns())
         made.clear()
         for _ in range(30):
             timed(lambda: time.sleep(c), used)
             timed(lambda: next(batches), waits)
         window = rates(
-            begun, Reading(read_page(FeedSession.of(feed).live.path), time.monotonic_ns())
+            begun, PageReading(read_page(FeedSession.of(feed).live.path), time.monotonic_ns())
         )
     assert window.wait == pytest.approx(sum(waits) / sum(waits + used), abs=0.02)
     due = max(0.0, np.mean(made) - np.mean(used)) / max(np.mean(made), np.mean(used))
@@ -213,7 +213,7 @@ def stalled(doing, **counts):
     )
     page = replace(look.page, doing=doing)
     return judge(
-        Reading(page, look.at_ns),
+        PageReading(page, look.at_ns),
         window(1.0, retries=7),
         wall_s=time.mktime((2026, 11, 23, 14, 0, 40, 0, 0, -1)),
     )

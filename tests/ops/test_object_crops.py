@@ -13,7 +13,7 @@ from helpers.op_examples import EXAMPLES
 import fastfeed as ff
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops.program.compile import fuse
-from fastfeed.ops.program.window import Located
+from fastfeed.ops.program.window import ObjectBoxes
 from fastfeed.sampling.rng import uniform
 from fastfeed.spec import PIXELS
 
@@ -21,13 +21,15 @@ N = 40
 SIZE = (60, 90)
 
 
-def objects_of(seed: int, sizes: np.ndarray) -> Located:
+def objects_of(seed: int, sizes: np.ndarray) -> ObjectBoxes:
     """None to three boxes per image."""
     rng = np.random.default_rng(seed)
     rows = np.repeat(np.arange(len(sizes)), rng.integers(0, 4, len(sizes)))
     sides = sizes[rows, ::-1]
     low = rng.uniform(0, 0.4, (len(rows), 2)) * sides
-    return Located(rows, np.concatenate([low, low + rng.uniform(0.2, 0.6, low.shape) * sides], 1))
+    return ObjectBoxes(
+        rows, np.concatenate([low, low + rng.uniform(0.2, 0.6, low.shape) * sides], 1)
+    )
 
 
 def defined(op: ff.IoUCrop, u: np.ndarray, size: Any, boxes: np.ndarray) -> list[float]:
@@ -87,7 +89,7 @@ def test_boxes_are_where_ops_before_it_moved_them() -> None:
     sizes = np.random.default_rng(1).integers(50, 200, (N, 2))
     objects = objects_of(2, sizes)
 
-    def work(ops: list[Any], objects: Located | None = None) -> Any:
+    def work(ops: list[Any], objects: ObjectBoxes | None = None) -> Any:
         program = fuse(ops, PIXELS, fixed=False)
         draws = program.draw(lambda slot, k: uniform(5, 0, np.arange(N), slot, k))
         return program, program.work(draws, sizes, objects), draws

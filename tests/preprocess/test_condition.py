@@ -6,7 +6,7 @@ import pytest
 
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess import Limits, Recipe
-from fastfeed.preprocess.model.condition import UNKNOWN, Values, condition_of
+from fastfeed.preprocess.model.condition import UNKNOWN, SampleValues, condition_of
 from fastfeed.preprocess.model.task import SampleFault
 
 COLUMNS = {
@@ -19,7 +19,7 @@ COLUMNS = {
     "width": 7,
     "a name": 3,
 }
-KNOWN = Values({"uri": "a/b.jpg", "label": 1, "class_name": "cat"}, COLUMNS).with_file(
+KNOWN = SampleValues({"uri": "a/b.jpg", "label": 1, "class_name": "cat"}, COLUMNS).with_file(
     400, 800, 12_345, "JPEG"
 )
 KEPT = "kept"
@@ -27,7 +27,7 @@ DROPPED = "dropped"
 MISSING = "missing"
 
 
-def outcome(text: str, known: Values = KNOWN) -> str:
+def outcome(text: str, known: SampleValues = KNOWN) -> str:
     failure = condition_of(text).failure(known)
     if failure is None:
         return KEPT
@@ -68,7 +68,7 @@ def test_meaning(text: str, expected: str) -> None:
 
 
 def test_a_condition_is_decided_as_soon_as_what_is_known_decides_it() -> None:
-    early = Values({"label": 1}, {"country": "it", "score": 0.9})
+    early = SampleValues({"label": 1}, {"country": "it", "score": 0.9})
     condition = condition_of("width > 500 and country == 'ch'")
     failure = condition.failure(early)
     assert failure is not None and failure == ("dropped", "where country == 'ch'")

@@ -14,7 +14,7 @@ from helpers import small_jobs
 from helpers.preprocess.surveying import MemoryTarget
 
 from fastfeed.preprocess.model.plan import ORDER, PLAN, JobPlan
-from fastfeed.preprocess.model.record import Record
+from fastfeed.preprocess.model.record import ShardRecord
 from fastfeed.preprocess.planning.survey import ROW, completed_pieces, load_survey
 from fastfeed.preprocess.reports.statistics import statistics
 from fastfeed.preprocess.targets.job_state import BAD, MANIFEST, TIMES
@@ -150,7 +150,7 @@ def test_a_plan() -> None:
 
 def test_a_record() -> None:
     text = json.dumps(RECORD_JSON, sort_keys=True, separators=(",", ":")).encode() + b"\n"
-    record = Record.load(text, "__job/records/shard-000000.json")
+    record = ShardRecord.load(text, "__job/records/shard-000000.json")
     assert record.tally.samples == len(record.ids) == 3 and record.dump() == text
 
 

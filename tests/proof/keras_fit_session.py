@@ -18,11 +18,11 @@ from keras.src.trainers import epoch_iterator
 import fastfeed as ff
 from fastfeed.proof.measure import loaders
 from fastfeed.proof.measure.block_sizes import BlockSizes
-from fastfeed.proof.measure.record import Record
+from fastfeed.proof.measure.record import ProofRecord
 from fastfeed.proof.result import Proof
 from fastfeed.proof.run import trainer
-from fastfeed.proof.run.data_loaders import Choice, watch_fit
-from fastfeed.proof.run.runner import Job
+from fastfeed.proof.run.data_loaders import LoaderChoice, watch_fit
+from fastfeed.proof.run.runner import ProofJob
 
 STEP_MS = 10.0
 X, Y = np.ones((24, 8), np.float32), np.ones((24, 1), np.float32)
@@ -59,11 +59,11 @@ class Rows(keras.utils.PyDataset):
 def proved(feed=None, **fit):
     """What was measured in a run of `fit`; None if nothing was."""
     with tempfile.TemporaryDirectory() as folder:
-        trainer.write_job(folder, Job(seconds=1.0, feed=feed))
+        trainer.write_job(folder, ProofJob(seconds=1.0, feed=feed))
         os.environ[trainer.PROVE] = folder
         trainer._run.clear()
         epoch_iterator.EpochIterator.__init__ = initialize
-        watch_fit(epoch_iterator, Choice())
+        watch_fit(epoch_iterator, LoaderChoice())
         model = keras.Sequential([keras.layers.Input((8,)), keras.layers.Dense(1)])
         model.compile("sgd", "mse")
         try:
@@ -75,7 +75,7 @@ def proved(feed=None, **fit):
         path = Path(folder, trainer.record_name(0))
         if not path.exists():
             return None
-        record = Record.from_dict(json.loads(path.read_text()))
+        record = ProofRecord.from_dict(json.loads(path.read_text()))
     proof = Proof.of(record)
     return {
         "source": proof.feed["source"],

@@ -18,10 +18,10 @@ from helpers.scripted import ALL, Pages, Script, scripted_feed
 
 import fastfeed as ff
 import fastfeed.proof.measure.session
-from fastfeed.proof.measure.record import Record
+from fastfeed.proof.measure.record import ProofRecord
 from fastfeed.proof.result import Proof
 from fastfeed.proof.run import trainer
-from fastfeed.proof.run.runner import Job
+from fastfeed.proof.run.runner import ProofJob
 
 FRAMEWORK, FIRST, PROOFS = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 fastfeed.proof.measure.session.FilePages = Pages  # type: ignore[misc]
@@ -76,7 +76,7 @@ def proved(seed):
     costs = ALL[seed % len(ALL)]
     script = Script(costs, seed)
     with tempfile.TemporaryDirectory() as folder, scripted_feed(script) as feed:
-        trainer.write_job(folder, Job(seconds=40.0))
+        trainer.write_job(folder, ProofJob(seconds=40.0))
         os.environ["FASTFEED_PROVE"] = folder
         os.chdir(folder)
         trainer._run.clear()
@@ -91,7 +91,7 @@ def proved(seed):
             if path.suffix in (".keras", ".pt") or path.is_dir()
         ]
         assert not saved, saved
-        record = Record.from_dict(json.loads(Path(folder, trainer.record_name(0)).read_text()))
+        record = ProofRecord.from_dict(json.loads(Path(folder, trainer.record_name(0)).read_text()))
         os.chdir("/")
     proof = Proof.of(record)
     assert sum(part.ns for part in proof.parts.values()) == proof.input.ns

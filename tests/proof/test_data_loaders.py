@@ -13,11 +13,11 @@ from helpers.needs import LazyModule, needs
 from fastfeed.errors import ProofError
 from fastfeed.proof.measure import loaders
 from fastfeed.proof.measure.block_sizes import BlockSizes
-from fastfeed.proof.measure.record import Record
+from fastfeed.proof.measure.record import ProofRecord
 from fastfeed.proof.result import Proof
 from fastfeed.proof.run import data_loaders, runner, trainer
-from fastfeed.proof.run.data_loaders import Choice, count_steps, watch_loaders
-from fastfeed.proof.run.runner import Job, concluded, run
+from fastfeed.proof.run.data_loaders import LoaderChoice, count_steps, watch_loaders
+from fastfeed.proof.run.runner import ProofJob, concluded, run
 
 torch = LazyModule("torch")
 pytestmark = needs("torch")
@@ -46,11 +46,11 @@ def job(tmp_path, monkeypatch):
     monkeypatch.setattr(trainer, "refuse_loaded", lambda: None)
     monkeypatch.setattr(loaders, "choose", lambda *_: BlockSizes(rounds=4, warmup=3, steps=20))
     monkeypatch.setenv("FASTFEED_PROVE", str(tmp_path))
-    trainer.write_job(tmp_path, Job(seconds=1.0))
-    choice = Choice()
+    trainer.write_job(tmp_path, ProofJob(seconds=1.0))
+    choice = LoaderChoice()
     watch_loaders(sys.modules["torch.utils.data.dataloader"], choice)
     handle = count_steps(sys.modules["torch.optim.optimizer"], choice)
-    yield lambda: Record.from_dict(json.loads((tmp_path / trainer.record_name(0)).read_text()))
+    yield lambda: ProofRecord.from_dict(json.loads((tmp_path / trainer.record_name(0)).read_text()))
     handle.remove()
 
 
@@ -107,7 +107,7 @@ def test_a_step_on_no_batch_of_a_loader(job):
 
 
 def test_a_named_feed_is_asked_for(job, tmp_path):
-    trainer.write_job(tmp_path, Job(feed="train"))
+    trainer.write_job(tmp_path, ProofJob(feed="train"))
     loop = Loop()
     for (batch,) in loop.train:
         loop.step(batch)
@@ -118,7 +118,7 @@ def test_a_named_feed_is_asked_for(job, tmp_path):
 def test_a_process_of_its_own(tmp_path):
     path = Path(tmp_path, "train.py")
     path.write_text(TRAINER)
-    job = Job(seconds=1.0)
+    job = ProofJob(seconds=1.0)
     proof = concluded(run([sys.executable, str(path)], job), job)
     assert proof.feed["source"] == "DataLoader"
 
@@ -131,7 +131,7 @@ def test_the_functions_exist():
 
 def test_a_loop_that_cannot_be_intercepted(monkeypatch, capfd):
     monkeypatch.setattr(runner, "_SILENT_S", 0.0)
-    job = Job(seconds=1.0)
+    job = ProofJob(seconds=1.0)
     outcome = run([sys.executable, "-c", "for batch in (n for n in range(9)): pass"], job)
     advice = r"such as JAX's over a generator, are measured by ff\.prove\(step, loader\)"
     with pytest.raises(ProofError, match=advice):

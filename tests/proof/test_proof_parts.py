@@ -11,12 +11,12 @@ from rich.console import Console
 from fastfeed.errors import ProofError
 from fastfeed.proof.measure.block_sizes import BlockSizes, choose, least_block, shortened
 from fastfeed.proof.measure.modes import FEED_MODES, PARTS, Mode, order
-from fastfeed.proof.measure.record import Block, Record
+from fastfeed.proof.measure.record import Block, ProofRecord
 from fastfeed.proof.measure.statistics import difference, mean, parts, t_quantile
 from fastfeed.proof.report import sentences
 from fastfeed.proof.report.text import plain
 from fastfeed.proof.result import Proof
-from fastfeed.proof.run.ranks import RankCount, Scaling
+from fastfeed.proof.run.ranks import RankCount, RankScaling
 from fastfeed.proof.step_costs import Measured, what_if
 
 MS = 1_000_000
@@ -48,7 +48,7 @@ def record(step_ms, rounds=4, noise_ms=0.0, **more):
         "rounds": rounds,
         "steps": 999,
     }
-    return Record(
+    return ProofRecord(
         feed,
         60.0,
         **(values | {"complete": True, "cores": 4, "no_cold": "it was not asked for"} | more),
@@ -286,7 +286,7 @@ def test_an_undecided_proof_says_for_how_long_to_measure():
 
 def test_json_is_json_and_the_record_survives_it():
     first = record(STARVED)
-    assert Record.from_dict(json.loads(json.dumps(first.as_dict()))) == first
+    assert ProofRecord.from_dict(json.loads(json.dumps(first.as_dict()))) == first
     values = json.loads(json.dumps(Proof.of(first).as_dict(), allow_nan=False))
     assert values["fastfeed_prove"] == 1 and values["input"]["ms"] == 18.0
     assert sum(part["ms"] for part in values["parts"].values()) == pytest.approx(
@@ -297,7 +297,7 @@ def test_json_is_json_and_the_record_survives_it():
 
 def test_a_record_of_another_version_is_refused():
     with pytest.raises(ProofError, match="another version"):
-        Record.from_dict({"fastfeed_prove_record": 99})
+        ProofRecord.from_dict({"fastfeed_prove_record": 99})
 
 
 def test_too_few_rounds():
@@ -366,7 +366,7 @@ def test_a_table_of_ranks():
     """Twice the ranks: synthetic twice as fast, real half as much more."""
     one = record({"resident": 10.0, "warm": 20.0}, modes=["resident", "warm"])
     two = [record({"resident": 10.0, "warm": 26.0}, modes=["resident", "warm"]) for _ in range(2)]
-    scaling = Scaling((RankCount.of(1, [one]), RankCount.of(2, two)))
+    scaling = RankScaling((RankCount.of(1, [one]), RankCount.of(2, two)))
     first, second = scaling.rows
     assert (first.synthetic, first.real) == (800.0, 400.0)
     assert (

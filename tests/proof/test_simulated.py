@@ -11,10 +11,10 @@ import fastfeed as ff
 import fastfeed.proof.measure.session
 from fastfeed.errors import ConfigError, ProofError
 from fastfeed.feed.session import FeedSession
-from fastfeed.live.rates import Reading, rates
+from fastfeed.live.rates import PageReading, rates
 from fastfeed.proof.measure.block_sizes import BlockSizes
 from fastfeed.proof.measure.modes import Mode
-from fastfeed.proof.measure.session import Job, Schedule, feed_session
+from fastfeed.proof.measure.session import ProofJob, Schedule, feed_session
 from fastfeed.proof.result import Proof
 
 
@@ -116,11 +116,11 @@ def test_watch_the_timeline_and_a_proof_agree(tmp_path, monkeypatch):
     costs = STARVED
     script = Script(costs, 5)
     with scripted_feed(script) as feed:
-        before = Reading(FeedSession.of(feed).live.page(), script.now)
+        before = PageReading(FeedSession.of(feed).live.page(), script.now)
         for _ in range(4):
             for _batch in feed:
                 script.train(resident=False)
-        watched = rates(before, Reading(FeedSession.of(feed).live.page(), script.now)).wait
+        watched = rates(before, PageReading(FeedSession.of(feed).live.page(), script.now)).wait
         stats = feed.stats().wait_share
         spans = [span for span in FeedSession.of(feed).timeline.spans() if span.stage == "wait"]
     waited = sum(span.end_ns - span.start_ns for span in spans)
@@ -155,7 +155,7 @@ def test_saving_the_position_is_refused_meanwhile():
 def in_epochs_of(steps, script, feed, between=lambda session: None):
     """The record of a proof whose trainer leaves each iteration after this many steps."""
     FeedSession.of(feed).proof = session = feed_session(
-        FeedSession.of(feed), Job(40.0), lambda: None
+        FeedSession.of(feed), ProofJob(40.0), lambda: None
     )
     while not session.done:
         for _ in zip(range(steps), session.iterate(None, False), strict=False):
@@ -203,7 +203,7 @@ def test_validation_after_short_epochs_is_no_second_trainer():
 def test_a_feed_that_is_only_looked_at_is_not_waited_for():
     """A batch was taken to see its shape; the trainer then trains with another feed."""
     with scripted_feed(Script(FED)) as feed:
-        session = feed_session(FeedSession.of(feed), Job(), lambda: None)
+        session = feed_session(FeedSession.of(feed), ProofJob(), lambda: None)
         next(session.iterate(None, False))
         with pytest.raises(
             ProofError, match="gave 1 batch, and then another one gave 200; say which of them"
@@ -233,7 +233,7 @@ def test_all_ranks_take_the_first_ones_modes():
     script = Script(STARVED)
     with scripted_feed(script) as feed:
         FeedSession.of(feed).proof = session = feed_session(
-            FeedSession.of(feed), Job(40.0), lambda: None, agree=lambda schedule: first
+            FeedSession.of(feed), ProofJob(40.0), lambda: None, agree=lambda schedule: first
         )
         for _ in session.iterate(None, False):
             script.train_on(feed)
@@ -255,7 +255,7 @@ def test_a_trainer_that_catches_an_error_continues_the_proof(at):
 
     with scripted_feed(script) as feed:
         FeedSession.of(feed).proof = session = feed_session(
-            FeedSession.of(feed), Job(40.0, modes=(Mode.RESIDENT, Mode.WARM)), lambda: None
+            FeedSession.of(feed), ProofJob(40.0, modes=(Mode.RESIDENT, Mode.WARM)), lambda: None
         )
         with pytest.raises(MemoryError):
             list(session.iterate(place))

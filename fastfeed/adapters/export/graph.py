@@ -55,7 +55,7 @@ class Gray:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Table:
+class LookupTable:
     """The result for every byte of every channel."""
 
     values: np.ndarray  # (256, channels)
@@ -71,7 +71,7 @@ class PixelGraph:
     """Steps from uint8 (n, height, width, channels) to images of `spec`."""
 
     shape: tuple[int, int, int]  # of one image before: height, width, channels
-    steps: tuple[Cut | Gray | Table, ...]
+    steps: tuple[Cut | Gray | LookupTable, ...]
     spec: Spec  # of one image after; its layout is applied last
 
     @classmethod
@@ -89,7 +89,7 @@ class PixelGraph:
             raise SpecError(f"a graph takes uint8 of 1 or 3 channels, got {program.pixels}")
         height, width = program.pixels.size if size is None else check_size("export", size)
         shape = (height or 0, width or 0, program.pixels.channels or 0)
-        steps: list[Cut | Gray | Table] = []
+        steps: list[Cut | Gray | LookupTable] = []
         if size is not None and program.window:
             steps += _cut(program.window, shape)
         bytewise: list[Any] = []
@@ -107,7 +107,9 @@ class PixelGraph:
         last = _table(bytewise, shape[2])
         if not program.convert.keeps_bytes:
             table = program.convert.table()
-            last = [Table(np.take_along_axis(table, last[0].values, axis=0) if last else table)]
+            last = [
+                LookupTable(np.take_along_axis(table, last[0].values, axis=0) if last else table)
+            ]
         return cls(shape, (*steps, *last), program.spec)
 
 
@@ -135,7 +137,7 @@ def _check(op: Any) -> None:
     )
 
 
-def _table(ops: list[Any], channels: int) -> list[Table]:
+def _table(ops: list[Any], channels: int) -> list[LookupTable]:
     """One table for a run of ops on single bytes, by running them on all levels."""
     if not ops:
         return []
@@ -144,7 +146,7 @@ def _table(ops: list[Any], channels: int) -> list[Table]:
     config = TransformConfig(ops, threads=1, input_spec=spec)
     with closing(Pipeline(config)) as pipeline:
         batch = make_batch(config, pipeline, [levels], None, None, 0, None, None, None)
-    return [Table(batch.images[0].reshape(256, channels))]
+    return [LookupTable(batch.images[0].reshape(256, channels))]
 
 
 def _cut(steps: Sequence[Step], shape: Sequence[Any]) -> list[Cut]:

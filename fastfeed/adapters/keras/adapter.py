@@ -176,7 +176,7 @@ class _Torch:
         place = "cpu" if device == "meta" else device
         self._torch.check(self._epochs.session)
         self._epochs.use(self._torch.TorchPlacement(place, self._epochs.session.prefetch + 2))
-        return _Again(self._epochs)
+        return _Reiterable(self._epochs)
 
 
 BACKENDS = {"tensorflow": _TensorFlow, "jax": _Jax, "torch": _Torch}
@@ -246,7 +246,7 @@ def _adapter(epochs: Epochs, backend: Any) -> Any:
         return None
 
 
-class _Again:
+class _Reiterable:
     """Iterable any number of times."""
 
     def __init__(self, epochs: Epochs) -> None:

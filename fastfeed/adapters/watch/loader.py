@@ -263,7 +263,7 @@ def _keras_adapter(watched: Watched[Any], data: Any) -> Any:
     # not at the top: it loads the feed
     is_keras_peeking = importlib.import_module("fastfeed.adapters.keras.epochs").is_keras_peeking
 
-    class Again:
+    class Reiterable:
         """Iterable any number of times."""
 
         def __init__(self, loader: Any) -> None:
@@ -284,10 +284,10 @@ def _keras_adapter(watched: Watched[Any], data: Any) -> Any:
         partial_batch_size = property(lambda _: inner.partial_batch_size)
 
         def get_jax_iterator(self) -> Any:
-            return iter(Again(inner.get_jax_iterator()))
+            return iter(Reiterable(inner.get_jax_iterator()))
 
         def get_torch_dataloader(self) -> Any:
-            return Again(inner.get_torch_dataloader())
+            return Reiterable(inner.get_torch_dataloader())
 
         def get_tf_dataset(self) -> Any:
             caller = sys._getframe(1).f_locals  # what `fit` asks for

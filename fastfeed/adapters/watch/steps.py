@@ -16,7 +16,7 @@ from fastfeed.arguments import check_count, checked
 from fastfeed.errors import ConfigError, MissingExtra
 from fastfeed.feed.session import FeedSession
 from fastfeed.live.page import Page
-from fastfeed.live.rates import Rates, Reading, rates
+from fastfeed.live.rates import PageReading, Rates, rates
 from fastfeed.live.remedies import remedy
 from fastfeed.live.states import State
 from fastfeed.live.status import LiveStatus
@@ -87,11 +87,11 @@ class StepWatch:
         self._every = every
         self._clock = clock
         self._lock = threading.Lock()  # Keras calls from several threads
-        self._begun: Reading | None = None  # where the current interval begins
+        self._begun: PageReading | None = None  # where the current interval begins
         self._steps = 0
         self._timed_ns = 0
         self._epoch_has_value = False
-        self._starved_since: Reading | None = None
+        self._starved_since: PageReading | None = None
         self._warned = False
         self._log: dict[str, float] = {}
         self._tracker = tracker_of(tracker)
@@ -164,12 +164,12 @@ class StepWatch:
             return
         self._steps += steps
         if self._begun is None:
-            self._begun = Reading(self._status.page(), now)
+            self._begun = PageReading(self._status.page(), now)
             self._steps = 0
 
     def _measure(self) -> None:
         """Make values of the steps since the last ones."""
-        reading = Reading(self._status.page(), self._clock())
+        reading = PageReading(self._status.page(), self._clock())
         window = rates(self._begun, reading) if self._begun is not None else None
         if window is not None and window.wait is not None:
             self._log = {
@@ -183,7 +183,7 @@ class StepWatch:
         self._begun = reading
         self._steps = 0
 
-    def _judge(self, reading: Reading, wait: float) -> None:
+    def _judge(self, reading: PageReading, wait: float) -> None:
         if self._warn is None or self._warned or wait < self._warn:
             self._starved_since = None
             return
@@ -228,7 +228,7 @@ class StepWatch:
         else:
             raise MissingExtra("to_lightning needs Lightning: pip install lightning")
 
-        class FeedWatch(lightning.Callback):
+        class LightningFeedWatch(lightning.Callback):
             """Logs feed_wait and feed_rate."""
 
             def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
@@ -244,7 +244,7 @@ class StepWatch:
                 if values:
                     pl_module.log_dict(values, prog_bar=True)
 
-        return FeedWatch()
+        return LightningFeedWatch()
 
     def to_transformers(self) -> Any:
         """Make a callback for Hugging Face's Trainer, which adds both values to what it logs.
@@ -266,7 +266,7 @@ class StepWatch:
                 "to_transformers needs Transformers: pip install transformers"
             ) from error
 
-        class FeedWatch(transformers.TrainerCallback):
+        class TransformersFeedWatch(transformers.TrainerCallback):
             """Adds feed_wait and feed_rate to the logs of training."""
 
             def on_epoch_begin(self, *_: Any, **__: Any) -> None:
@@ -286,7 +286,7 @@ class StepWatch:
                     # a copy that the Trainer has made of logs
                     state.log_history[-1].update(watch.values)
 
-        return FeedWatch()
+        return TransformersFeedWatch()
 
 
 def _status(data: Any) -> LiveStatus:

@@ -116,7 +116,7 @@ def _layer(stage: _ChainLayer, data: dict[str, Any]) -> Any:
         if k == len(stage.layer.ops):
             return data["pixels"]
         op = stage.layer.ops[k]
-        values = Values(stage.values[k], data["row"], data.get("grain"))
+        values = OpValues(stage.values[k], data["row"], data.get("grain"))
         return fn.reshape(
             LOWERING[type(op)](op, values, data["pixels"], stage.context), layout="HWC"
         )
@@ -140,7 +140,7 @@ def _layer(stage: _ChainLayer, data: dict[str, Any]) -> Any:
     return run_op(0, data) if stage.is_single else split(0, len(stage.layer.ops), data)
 
 
-class Values:
+class OpValues:
     """An op's values as graph nodes, created on access, inside the op's branch.
 
     Constants in a branch must be created here, too; otherwise they would have the size of the whole
@@ -165,7 +165,7 @@ def _chains(op: AugMix, values: dict[str, Any], context: OpContext) -> dict[str,
     return {"shares": values["shares"], "chains": tuple(versions)}
 
 
-def _augmix(op: AugMix, values: Values, image: Any, context: OpContext) -> Any:
+def _augmix(op: AugMix, values: OpValues, image: Any, context: OpContext) -> Any:
     """Blend the versions, each after its chain, by their shares."""
     shares = values["shares"]
     total = image * shares[0]

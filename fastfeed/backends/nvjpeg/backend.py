@@ -30,7 +30,7 @@ from fastfeed.backends.cpu.mixing import mix
 from fastfeed.backends.cpu.native_program import NativeProgram
 from fastfeed.backends.decode_share import DecodeShare, kept_file
 from fastfeed.backends.gpu_memory import GpuMemory, find_cupy, refused_all
-from fastfeed.backends.nvjpeg.decoder_stream import Call, DecoderStream
+from fastfeed.backends.nvjpeg.decoder_stream import DecoderStream, RenderRequest
 from fastfeed.backends.nvjpeg.windows import WindowKernel
 from fastfeed.backends.options import GpuDecode, as_gpu_decode
 from fastfeed.decode.base import DecodeFailure, Stop
@@ -116,7 +116,7 @@ class NvjpegBackend:
         self, samples: Samples, skip: np.ndarray, work: Work, out: Any, stop: Stop, batch: int = 0
     ) -> dict[int, DecodeFailure]:
         """`render` of samples held by native threads, except those in `skip` (bool (n,))."""
-        call = Call(samples, work, out, stop, batch)
+        call = RenderRequest(samples, work, out, stop, batch)
         stream = self._streams.get()
         try:
             stream = stream or self._made()
@@ -162,7 +162,7 @@ class NvjpegBackend:
             ) from error
 
     def _fill(
-        self, call: Call, skip: np.ndarray, stream: DecoderStream
+        self, call: RenderRequest, skip: np.ndarray, stream: DecoderStream
     ) -> dict[int, DecodeFailure]:
         share = self.share.value
         with self._engine_errors():
@@ -204,7 +204,7 @@ class NvjpegBackend:
             raise DeviceError(str(error)) from error
 
     def _by_gpu(
-        self, call: Call, rows: np.ndarray, layouts: np.ndarray, stream: DecoderStream
+        self, call: RenderRequest, rows: np.ndarray, layouts: np.ndarray, stream: DecoderStream
     ) -> tuple[np.ndarray, float]:
         """Fill these rows; returns those that the engine refused after all, and the seconds."""
         started = time.perf_counter()
@@ -214,7 +214,7 @@ class NvjpegBackend:
         return refused, time.perf_counter() - started
 
     def _by_cpu(
-        self, call: Call, chosen: np.ndarray
+        self, call: RenderRequest, chosen: np.ndarray
     ) -> tuple[np.ndarray, dict[int, DecodeFailure], float]:
         """Render these samples (bool (n,)) on the CPU's threads.
 
@@ -226,7 +226,11 @@ class NvjpegBackend:
         return host, bad, time.perf_counter() - started
 
     def _store(
-        self, call: Call, chosen: np.ndarray, host: np.ndarray, bad: dict[int, DecodeFailure]
+        self,
+        call: RenderRequest,
+        chosen: np.ndarray,
+        host: np.ndarray,
+        bad: dict[int, DecodeFailure],
     ) -> None:
         """Copy rows that the CPU made to the GPU."""
         good = chosen.copy()

@@ -22,7 +22,7 @@ _STEP = 64 << 20  # bytes by which memory grows
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class RenderRequest:
     """One call of render."""
 
     samples: Samples
@@ -65,7 +65,9 @@ class DecoderStream:
         self._planes = _Room(memory)
         self._windows = _Room(memory)
 
-    def plan(self, call: Call, skip: np.ndarray, cpu_share: float) -> tuple[np.ndarray, int]:
+    def plan(
+        self, call: RenderRequest, skip: np.ndarray, cpu_share: float
+    ) -> tuple[np.ndarray, int]:
         """(`LAYOUT` (n,), number of files that nvJPEG was asked about).
 
         The layout has 0 bytes where the CPU decodes a sample.
@@ -76,7 +78,7 @@ class DecoderStream:
                 call.samples.handle, skip, cpu_share, _numbers(layouts)
             )
 
-    def fill(self, call: Call, rows: np.ndarray, layouts: np.ndarray) -> np.ndarray:
+    def fill(self, call: RenderRequest, rows: np.ndarray, layouts: np.ndarray) -> np.ndarray:
         """Fill rows of the batch; returns those whose file the engine refused after all."""
         refused = [rows[:0]]
         with self._memory.device_context():
@@ -97,7 +99,9 @@ class DecoderStream:
                         self._cut(call, part[~failed], layouts, begins[~failed])
         return np.concatenate(refused)
 
-    def _cut(self, call: Call, rows: np.ndarray, layouts: np.ndarray, begins: np.ndarray) -> None:
+    def _cut(
+        self, call: RenderRequest, rows: np.ndarray, layouts: np.ndarray, begins: np.ndarray
+    ) -> None:
         """Turn decoded planes into finished samples."""
         if not call.out.flags.c_contiguous:
             raise ValueError("a batch on the GPU must be contiguous")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from fastfeed.cli.plan.cluster import Simulation
-    from fastfeed.cli.plan.files import Groups
+    from fastfeed.cli.plan.files import SampleGroups
     from fastfeed.sampling.plan import Plan
     from fastfeed.sources.base import Source
 
@@ -161,7 +161,7 @@ def figures(simulation: Simulation, speed: float, ranks_per_node: int) -> dict[s
 
 def _simulated(
     source: Source, plan: Plan, epoch: int, ranks_per_node: int, drawn: bool
-) -> tuple[Simulation, Groups | None]:
+) -> tuple[Simulation, SampleGroups | None]:
     """Simulation of an epoch, with groups of samples if the picture shows files."""
     from fastfeed.cli.plan.cluster import simulate
     from fastfeed.cli.plan.files import groups_of, lies_in_files, sizes_of, with_mean_size

@@ -24,7 +24,7 @@ _PLACE = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Groups:
+class SampleGroups:
     """Samples by class or, with a single class, by place in the listing."""
 
     of: np.ndarray  # int64 (samples,): the group of each
@@ -36,17 +36,17 @@ class Groups:
         return np.bincount(self.of, minlength=len(self.names))
 
 
-def groups_of(source: Source) -> Groups:
+def groups_of(source: Source) -> SampleGroups:
     """Classes by label or folder; neighbors are joined if a picture has too few rows."""
     of, names = _classes(source)
     if len(names) < 2:
         rows = min(max(len(source) // _PLACE, 1), _ROWS)
-        return Groups(np.arange(len(source)) * rows // len(source), ())
+        return SampleGroups(np.arange(len(source)) * rows // len(source), ())
     if len(names) > _ROWS:
         of = of * _ROWS // len(names)
         firsts = -(-np.arange(_ROWS) * len(names) // _ROWS)
         names = tuple(f"{names[first]} ..." for first in firsts.tolist())
-    return Groups(of, names)
+    return SampleGroups(of, names)
 
 
 def _classes(source: Source) -> tuple[np.ndarray, tuple[str, ...]]:

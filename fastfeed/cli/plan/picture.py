@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from fastfeed.cli.plan.cluster import Simulation
-from fastfeed.cli.plan.files import Groups
+from fastfeed.cli.plan.files import SampleGroups
 from fastfeed.printable import format_size, plural
 
 # pixels around the panels
@@ -35,7 +35,7 @@ _DOT = (38, 84, 160)
 _BAND = (178, 198, 228)
 
 
-def draw(simulation: Simulation, groups: Groups | None = None) -> Image.Image:
+def draw(simulation: Simulation, groups: SampleGroups | None = None) -> Image.Image:
     """Draw reads of shards by rank or, with groups of samples, the contents of batches."""
     return _shards(simulation) if groups is None else _files(simulation, groups)
 
@@ -63,7 +63,7 @@ def _shards(simulation: Simulation) -> Image.Image:
     return picture
 
 
-def _files(simulation: Simulation, groups: Groups) -> Image.Image:
+def _files(simulation: Simulation, groups: SampleGroups) -> Image.Image:
     """Samples of each class, their frequency in batches over time, and bytes per step."""
     plan = simulation.plan
     counts = groups.counts
@@ -98,7 +98,7 @@ def _shades(mix: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return np.minimum(mix / expected * 255 / _MOST, 255).astype(int)
 
 
-def _bars(pen: ImageDraw.ImageDraw, font: ImageFont.FreeTypeFont, groups: Groups) -> None:
+def _bars(pen: ImageDraw.ImageDraw, font: ImageFont.FreeTypeFont, groups: SampleGroups) -> None:
     """Row names and, for classes, a bar with the number of samples."""
     counts = groups.counts
     rows = len(groups.counts)

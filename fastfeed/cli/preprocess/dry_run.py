@@ -16,7 +16,7 @@ from fastfeed.errors import ConfigError
 if TYPE_CHECKING:
     from fastfeed.preprocess.inputs.inputs import Input
     from fastfeed.preprocess.model.recipe import Recipe
-    from fastfeed.preprocess.planning.estimate import Estimate
+    from fastfeed.preprocess.planning.estimate import JobEstimate
     from fastfeed.preprocess.targets.job_state import Job
 
 
@@ -110,7 +110,7 @@ def _existing_job(
 
 
 def _facts(
-    estimated: Estimate, source: Input, recipe: Recipe, job: Job | None, workers: int
+    estimated: JobEstimate, source: Input, recipe: Recipe, job: Job | None, workers: int
 ) -> list[tuple[str, str]]:
     from fastfeed.faults import format_reasons
     from fastfeed.preprocess.model.report import format_duration
@@ -160,7 +160,7 @@ def _facts(
     return [(name, text) for name, text in rows if text]
 
 
-def _warnings(estimated: Estimate, recipe: Recipe, dst: str) -> list[str]:
+def _warnings(estimated: JobEstimate, recipe: Recipe, dst: str) -> list[str]:
     from fastfeed.errors import TargetError
     from fastfeed.preprocess.planning.estimate import check_space
 

@@ -23,7 +23,7 @@ from fastfeed.ops.geometry import Resize
 from fastfeed.ops.move_boxes import boxes_after, stages
 from fastfeed.ops.program.compile import Program, Work, fuse
 from fastfeed.ops.program.layers import Choices
-from fastfeed.ops.program.window import Located, Window
+from fastfeed.ops.program.window import ObjectBoxes, Window
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.spec import Spec
 
@@ -113,7 +113,7 @@ def _run(program: Program, photo: np.ndarray, u: np.ndarray) -> list[Picture]:
     n = len(u)
     sizes = np.tile(np.array(photo.shape[:2]), (n, 1))
     boxes = np.tile(np.array(sample_box(photo)), (n, 1))
-    objects = Located(np.arange(n), boxes)
+    objects = ObjectBoxes(np.arange(n), boxes)
     work = program.work(program.draw(lambda slot, draws: _numbers(u, draws)), sizes, objects)
     shape: Any = program.spec.shape
     out = np.empty((n, *shape), np.uint8)

@@ -92,7 +92,7 @@ def analyze(
     raise typer.Exit(trace_io.exit_code(limits, result))
 
 
-def _show_runs(runs: list[sweep.Run], limits: list[Gate], as_json: bool) -> int:
+def _show_runs(runs: list[sweep.SweepRun], limits: list[Gate], as_json: bool) -> int:
     """Print the table of runs.
 
     The exit code is that of the worst run; a run that cannot be read has no verdict.

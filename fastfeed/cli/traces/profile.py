@@ -94,7 +94,7 @@ def profile(
     from fastfeed.profiler.runner.foreground import unrunnable
     from fastfeed.profiler.runner.output_folder import free_folder
     from fastfeed.profiler.runner.session import record
-    from fastfeed.profiler.runner.settings import Settings, rank_of
+    from fastfeed.profiler.runner.settings import RecordingSettings, rank_of
 
     limits = trace_io.parse_limits(fail_on)
     rank = rank_of(os.environ)
@@ -112,7 +112,7 @@ def profile(
     folder = (out or free_folder(os.environ)).absolute()
     with _nsys_variable(nsys):
         recording = record(
-            Settings(
+            RecordingSettings(
                 tuple(command),
                 folder,
                 tool.value,

@@ -21,7 +21,7 @@ SCHEMA = "fastfeed.sweep/1"
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class SweepRun:
     """One run: facts of its result, or why it has no result.
 
     The result itself may be large and is not kept.
@@ -36,7 +36,7 @@ class Run:
 
 def read_runs(
     paths: Sequence[Path], analyze: Callable[[Path], Result], check: Callable[[Result, str], int]
-) -> list[Run]:
+) -> list[SweepRun]:
     """Analyze each path by itself; a single folder is replaced by its contents.
 
     TraceError if no run can be read.
@@ -56,9 +56,11 @@ def read_runs(
             result = analyze(path)
         except TraceError as error:
             errors.append(error)
-            runs.append(Run(name, error=str(error).removeprefix(str(path)).lstrip(": ")))
+            runs.append(SweepRun(name, error=str(error).removeprefix(str(path)).lstrip(": ")))
         else:
-            runs.append(Run(name, _cells(result), document.as_dict(result), check(result, name)))
+            runs.append(
+                SweepRun(name, _cells(result), document.as_dict(result), check(result, name))
+            )
     if len(errors) == len(runs):
         raise errors[0]
     return runs
@@ -88,7 +90,7 @@ def _names(paths: Sequence[Path]) -> list[str]:
     ]
 
 
-def render(runs: Sequence[Run], console: Console) -> None:
+def render(runs: Sequence[SweepRun], console: Console) -> None:
     """A line for each run: verdict, figures of the device that the verdict is about.
 
     Only a terminal has lines cut.
@@ -109,7 +111,7 @@ def render(runs: Sequence[Run], console: Console) -> None:
         console.print(line, soft_wrap=True, highlight=False)
 
 
-def _row(run: Run) -> tuple[str, ...]:
+def _row(run: SweepRun) -> tuple[str, ...]:
     return (
         printable(run.name, None),
         *(run.cells or ("-", "-", "-", "-", printable(run.error, None))),
@@ -137,7 +139,7 @@ def _cells(result: Result) -> tuple[str, ...]:
     )
 
 
-def as_dict(runs: Sequence[Run]) -> dict[str, Any]:
+def as_dict(runs: Sequence[SweepRun]) -> dict[str, Any]:
     """`fastfeed.sweep/1`: for each run its name, and its analysis or an error."""
     rows = [
         {

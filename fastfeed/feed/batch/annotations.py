@@ -22,7 +22,7 @@ from fastfeed.ops.geometry import RandomFlip
 from fastfeed.ops.mix import MixPlan
 from fastfeed.ops.move_boxes import Stage, fill_valid, stages, transforms_of
 from fastfeed.ops.program.program import Program, Work
-from fastfeed.ops.program.window import Located
+from fastfeed.ops.program.window import ObjectBoxes
 from fastfeed.runtime.batch import Boxes
 from fastfeed.sources.annotations.shapes import wrong_sizes
 from fastfeed.sources.base import Optionals, frame_of
@@ -198,10 +198,10 @@ class Annotator:
         if out.masks is not None:
             self._fill_masks(samples, turns, transforms, out.masks)
 
-    def located(self, samples: LocatedSamples) -> Located:
+    def located(self, samples: LocatedSamples) -> ObjectBoxes:
         """Boxes in the pixels of the displayed images, before any op."""
         objects = self._objects(samples, self._turns(samples))
-        return Located(objects.rows, objects.boxes)
+        return ObjectBoxes(objects.rows, objects.boxes)
 
     def _turns(self, samples: LocatedSamples) -> np.ndarray:
         """EXIF orientations that annotations have to follow: int64 (n,)."""

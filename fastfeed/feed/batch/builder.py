@@ -21,7 +21,7 @@ from fastfeed.feed.batch.annotations import annotator
 from fastfeed.feed.batch.maps import MapRunner
 from fastfeed.feed.batch.pending_batch import BatchRows, PendingBatch, RowArrays
 from fastfeed.feed.batch.readahead import READ_AHEAD_BYTES, ReadAhead, Ticket
-from fastfeed.feed.batch.rows import Branch, MadeRows, RowMaker, targets
+from fastfeed.feed.batch.rows import Branch, BuiltRows, RowMaker, targets
 from fastfeed.feed.batch.sample_loader import ReadImages, SampleLoader
 from fastfeed.feed.batch.task_sizes import TaskSizes
 from fastfeed.feed.batch_sizes import batch_sizes
@@ -392,7 +392,7 @@ class BatchBuilder:
         out: RowArrays,
         batch: PendingBatch,
         read: ReadImages,
-    ) -> MadeRows:
+    ) -> BuiltRows:
         """Make the rows of the first of these samples, as many as fit into memory.
 
         An unforeseen error, wherever it comes from, costs the sample that raises it: all are made
@@ -405,7 +405,7 @@ class BatchBuilder:
                 stage = "augment" if self.program.decode is None else "decode"
                 self.timeline.progress.enter(batch.number, stage)
                 self._rows.fill(images, draws, out[: len(samples.ids)], batch)
-                return MadeRows(samples.ids, samples.bad)
+                return BuiltRows(samples.ids, samples.bad)
             except Exception as error:  # sources, decoders and ops may raise anything
                 if ends_run(error):
                     raise
@@ -415,7 +415,7 @@ class BatchBuilder:
                     )
         if len(ids) == 1:
             self._rows.clear([0], out)
-            return MadeRows(ids, {0: batch.failed[int(ids[0])]})
+            return BuiltRows(ids, {0: batch.failed[int(ids[0])]})
         bad: dict[int, Failure | None] = {}
         for row in range(len(ids)):
             if batch.stop.is_set():
@@ -423,11 +423,11 @@ class BatchBuilder:
             own = [[u[row:] for u in draws] for draws in draws]
             made = self._make_row(ids[row : row + 1], own, out[row : row + 1], batch)
             bad.update(dict.fromkeys([row] if made.bad else [], made.bad.get(0)))
-        return MadeRows(ids, bad)
+        return BuiltRows(ids, bad)
 
     def _make_row(
         self, id: np.ndarray, draws: list[list[np.ndarray]], out: RowArrays, batch: PendingBatch
-    ) -> MadeRows:
+    ) -> BuiltRows:
         """Make the row of one sample, int64 (1,), that is read now."""
 
         def read(image: str, _: list[int]) -> list[Any]:
@@ -456,7 +456,7 @@ class BatchBuilder:
         return id
 
     def _record(
-        self, samples: MadeRows, batch: PendingBatch, scheduled: bool = True
+        self, samples: BuiltRows, batch: PendingBatch, scheduled: bool = True
     ) -> list[Failure]:
         """Count samples; return failures of a storage that is down, which are not listed."""
         self.quarantine.record_good(len(samples.ids) - len(samples.bad), scheduled)

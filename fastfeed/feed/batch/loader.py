@@ -21,7 +21,7 @@ from fastfeed.feed.batch.pending_batch import PendingBatch
 from fastfeed.feed.faults.outages import Outages, endpoint_of
 from fastfeed.feed.faults.quarantine import Quarantine
 from fastfeed.ops.program.program import Program, Work
-from fastfeed.ops.program.window import Located
+from fastfeed.ops.program.window import ObjectBoxes
 from fastfeed.ops.source_crop import parts
 from fastfeed.runtime.addresses import SampleLocations
 from fastfeed.runtime.timeline import Timeline
@@ -72,13 +72,13 @@ class LoadedSamples:
         return found
 
     def work(
-        self, program: Program, draws: list[np.ndarray], objects: Located | None = None
+        self, program: Program, draws: list[np.ndarray], objects: ObjectBoxes | None = None
     ) -> Work:
         """Crops and parameters of a program for these samples; objects: in their images."""
         seen = self.sizes if self.seen is None else self.seen
         if objects is not None and isinstance(self.corners, np.ndarray):
             moved = objects.boxes - np.tile(self.corners[objects.rows, ::-1], 2)
-            objects = Located(objects.rows, moved)
+            objects = ObjectBoxes(objects.rows, moved)
         work = program.work([u[: len(self.ids)] for u in draws], seen, objects)
         rows = np.flatnonzero((self.sizes != seen).any(axis=1)) if self.seen is not None else []
         corners = self.corners
@@ -106,7 +106,7 @@ class _Task:
 
 
 @dataclass(eq=False)
-class Loader:
+class ImageLoader:
     """Reads at most `max_bytes` at once. A bad sample is a result, never an exception."""
 
     source: Source

@@ -37,7 +37,7 @@ class Underway(Protocol):
         ...
 
 
-class MadeRows(NamedTuple):
+class BuiltRows(NamedTuple):
     """Samples whose rows have been made; those of bad ones are black."""
 
     ids: np.ndarray

@@ -12,7 +12,7 @@ import numpy as np
 from fastfeed.decode.base import DecodeFailure
 from fastfeed.decode.executor import Executor
 from fastfeed.faults import REASONS, Failure
-from fastfeed.feed.batch.loader import LoadedSamples, Loader
+from fastfeed.feed.batch.loader import ImageLoader, LoadedSamples
 from fastfeed.feed.batch.pending_batch import PendingBatch
 from fastfeed.feed.config import FeedConfig
 from fastfeed.feed.faults.outages import Outages
@@ -43,10 +43,10 @@ class SampleLoader:
         self.reads_columns = self._optionals.column_values([]) is not None
         self._same_geometry = has_same_geometry(source)
         share = max_bytes // len(self.sources)
-        self.loaders: dict[str, Loader] = {}
+        self.loaders: dict[str, ImageLoader] = {}
         for name, image in self.sources.items():
             outages = Outages(config.outage, len(image), image.uri, timeline.progress)
-            loader = Loader(image, quarantine, timeline, share, outages, executors[name], name)
+            loader = ImageLoader(image, quarantine, timeline, share, outages, executors[name], name)
             self.loaders[name] = loader
         self.first = next(iter(self.loaders.values()))
 
@@ -169,7 +169,7 @@ class SampleLoader:
         ]
 
     def failure(self, image: str, id: Any, bad: DecodeFailure) -> Failure:
-        """The failure of an image as the quarantine lists it, or an error as `Loader.failure`."""
+        """The failure of an image as the quarantine lists it; errors as `ImageLoader.failure`."""
         failure = self._named(image, self.loaders[image].failure(id, bad))
         assert failure is not None
         return failure

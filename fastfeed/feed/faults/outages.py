@@ -15,7 +15,7 @@ from typing import Any
 from fastfeed.errors import StorageError
 from fastfeed.faults import STORAGE, Failure, Outage
 from fastfeed.printable import log
-from fastfeed.runtime.progress import Progress
+from fastfeed.runtime.progress import BatchProgress
 from fastfeed.runtime.thread_pool import Stop
 from fastfeed.storage.retry import failing_since, is_cached, last_answer, patience
 
@@ -54,12 +54,12 @@ class Outages:
         outage: Outage,
         length: int,
         uri: Callable[[int], Any],
-        progress: Progress | None = None,
+        progress: BatchProgress | None = None,
     ) -> None:
         """`progress` counts the reads that are repeated."""
         self._outage = outage
         self._endpoints = FeedEndpoints(length, uri)
-        self._progress = Progress() if progress is None else progress
+        self._progress = BatchProgress() if progress is None else progress
         self._down: dict[str, _Down] = {}
         self._begun = time.monotonic()  # waiting is not counted from before this
         self._waiting: Counter[str] = Counter()  # threads, by endpoint

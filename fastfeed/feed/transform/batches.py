@@ -18,7 +18,7 @@ from fastfeed.feed.producer import detached
 from fastfeed.feed.transform.config import TransformConfig
 from fastfeed.feed.transform.fields import ItemFields, unlabeled
 from fastfeed.feed.transform.items import common_kind, grouped
-from fastfeed.feed.transform.pipeline import Call, Pipeline, item_uri
+from fastfeed.feed.transform.pipeline import Pipeline, TransformCall, item_uri
 from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.buffers import Allocate
 from fastfeed.sampling.rng import check_epoch, check_seed, drawn
@@ -69,7 +69,7 @@ def make_batch(
     needs = program.functions or program.transforms or program.needs_boxes is not None
     if values.has_annotations or needs:
         annotates = annotator(values, program)
-    call = Call(
+    call = TransformCall(
         items,
         own_ids,
         values,
@@ -105,7 +105,7 @@ def _check_random(draws: bool, ids: Any, epoch: Any, seed: Any, rng: Any) -> Non
 def _finished(
     config: TransformConfig,
     pipeline: Pipeline,
-    call: Call,
+    call: TransformCall,
     epoch: int,
     uniform: Uniform,
 ) -> Batch:

@@ -47,7 +47,7 @@ _SIZES = 256  # of files whose window is kept
 
 
 @dataclass(slots=True, eq=False)
-class Call:
+class TransformCall:
     """The items of one call, their values, and the failures so far. A row is an item's place."""
 
     items: Sequence[Any]
@@ -81,7 +81,7 @@ class _Route:
     executor: Executor
     branches: list[Branch]
 
-    def maker(self, call: Call) -> RowMaker:
+    def maker(self, call: TransformCall) -> RowMaker:
         """The RowMaker of one call."""
         return RowMaker(
             self.branches, call.annotator, lambda _, row, bad: call.failure(row, bad), call.values
@@ -168,7 +168,7 @@ class Pipeline:
         for route in self._routes.values():
             route.executor.close()
 
-    def render(self, call: Call, groups: dict[Kind, np.ndarray]) -> None:
+    def render(self, call: TransformCall, groups: dict[Kind, np.ndarray]) -> None:
         """Make all rows of a call; those of bad items are black."""
         n = len(call.items)
         backend = self._main.branches[0].backend
@@ -225,7 +225,7 @@ class Pipeline:
         images[list(bad)] = branch.black()
         return images, bad
 
-    def clear(self, call: Call, rows: list[int]) -> None:
+    def clear(self, call: TransformCall, rows: list[int]) -> None:
         """Make these rows black, without boxes and masks."""
         self._main.maker(call).clear(rows, call.out)
 
@@ -261,7 +261,7 @@ class Pipeline:
             branches.append(Branch(part, backend, 1, 1, TaskSizes(1, 1, 1)))
         return _Route(executor, branches)
 
-    def _fill(self, name: Kind, rows: np.ndarray, call: Call) -> None:
+    def _fill(self, name: Kind, rows: np.ndarray, call: TransformCall) -> None:
         """Make these rows, in parts that fit into memory.
 
         An unforeseen error, wherever it comes from, costs the item that raises it: all are made
@@ -282,7 +282,7 @@ class Pipeline:
                     self.clear(call, rows.tolist())
                 return
 
-    def _fill_first(self, name: Kind, rows: np.ndarray, call: Call) -> int:
+    def _fill_first(self, name: Kind, rows: np.ndarray, call: TransformCall) -> int:
         """Make the first of these rows, as many as fit into memory; returns their number."""
         config = self._config
         is_file = name in ("file", "path")
@@ -320,7 +320,7 @@ class Pipeline:
         with branch.backend.device_context():
             return branch.backend.empty((rows, *branch.program.shape), branch.program.spec.dtype)
 
-    def _put(self, rows: list[int], separate: RowArrays, call: Call) -> None:
+    def _put(self, rows: list[int], separate: RowArrays, call: TransformCall) -> None:
         """Put rows that were made separately into their places."""
         arrays = zip(self._main.branches, call.out.images, separate.images, strict=True)
         for branch, out, made in arrays:
@@ -329,7 +329,9 @@ class Pipeline:
                 branch.backend.synchronize()  # `made` goes
         call.out.annotations.put(rows, separate.annotations)
 
-    def _load(self, name: Kind, executor: Executor, rows: np.ndarray, call: Call) -> LoadedSamples:
+    def _load(
+        self, name: Kind, executor: Executor, rows: np.ndarray, call: TransformCall
+    ) -> LoadedSamples:
         """The first of these items, as many as fit into memory, with their sizes."""
         bad: dict[int, Failure | None] = {}
         items = [call.items[row] for row in rows.tolist()]
@@ -414,7 +416,7 @@ def item_uri(items: Sequence[Any], row: int) -> str:
     return str(item) if kind(item) == "path" else f"items[{row}]"
 
 
-def _name(call: Call, rows: np.ndarray, row: int) -> Any:
+def _name(call: TransformCall, rows: np.ndarray, row: int) -> Any:
     """The name of a sample of some rows, as in `Header`."""
     return partial(call.uri, int(rows[row]))
 

@@ -9,11 +9,11 @@ from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from fastfeed.live.states import State
-from fastfeed.live.watch import Row, View
+from fastfeed.live.watch import FeedRow, FeedTable
 from fastfeed.printable import printable
 
 _LABELS = ["host", "pid", "feed", "name", "rank"]
-_Value = Callable[[Row], float | None]
+_Value = Callable[[FeedRow], float | None]
 
 
 def _counter(name: str, scale: float = 1.0) -> _Value:
@@ -32,7 +32,7 @@ def _cpu(name: str) -> _Value:
     return lambda row: getattr(row.cpu, name)
 
 
-def _ready(row: Row) -> float | None:
+def _ready(row: FeedRow) -> float | None:
     ahead = row.found.page.identity.get("prefetch") is not None
     return row.short.ready if row.short is not None and ahead else None
 
@@ -77,13 +77,13 @@ _METRICS: dict[str, tuple[str, _Value]] = {
 }
 
 
-def metrics(view: View) -> str:
+def metrics(view: FeedTable) -> str:
     """All rows of a view in text format; an unknown figure has no sample."""
     return generate_latest(_Collector(view)).decode()  # type: ignore[arg-type]
 
 
 class _Collector:
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: FeedTable) -> None:
         self.rows = [(row, _label_values(row)) for row in view.rows]
 
     def collect(self) -> Iterator[Any]:
@@ -112,7 +112,7 @@ def _family(name: str, text: str, *more: str) -> Any:
     return kind(f"fastfeed_{name}", f"{text}.", labels=[*_LABELS, *more])
 
 
-def _label_values(row: Row) -> list[str]:
+def _label_values(row: FeedRow) -> list[str]:
     return [_escaped(str(row.found.page.identity.get(name, ""))) for name in _LABELS]
 
 

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from fastfeed.errors import ConfigError, MissingExtra
 from fastfeed.html_page import asset, page
 from fastfeed.live.document import document
-from fastfeed.live.watch import View
+from fastfeed.live.watch import FeedTable
 
 CONNECTIONS = 32  # at once; a browser has a few, Prometheus one
 _CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -53,7 +53,7 @@ class Server:
         ConfigError if the port is in use, or not allowed; MissingExtra for metrics without the
         client of Prometheus.
         """
-        self.view: View | None = None
+        self.view: FeedTable | None = None
         self.metrics = _metrics(option)
         self.paths = ("/data.json",) if self.metrics is None else ("/data.json", "/metrics")
         family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -43,7 +43,7 @@ class FunctionShare:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class StackSummary:
     """Samples of one main thread."""
 
     samples: int
@@ -134,7 +134,7 @@ class Summary:
         }
 
 
-def summarize(stacks: Sequence[Stack], ready: float | None) -> Summary:
+def summarize(stacks: Sequence[Stack], ready: float | None) -> StackSummary:
     """Sum stacks, of which there is at least one.
 
     Args:
@@ -168,7 +168,7 @@ def summarize(stacks: Sequence[Stack], ready: float | None) -> Summary:
         or (at < _MOST and function.share >= _MIN_SHARE)
     ]
     is_hung = len(stacks) == 1 and samples >= _HUNG and ready is not None and ready < _AWAKE
-    return Summary(
+    return StackSummary(
         samples,
         {kind: count / samples for kind, count in kinds.most_common()},
         tuple(kept),
@@ -229,7 +229,7 @@ _COMPUTE = re.compile(  # functions of frameworks that launch work
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ClassifiedStack:
     """One stack with its kind."""
 
     kind: Activity
@@ -238,7 +238,7 @@ class Reading:
     below: Frame  # the training loop, else the innermost function of the user's
 
 
-def read_stack(frames: Sequence[Frame], is_idle: bool = False) -> Reading:
+def read_stack(frames: Sequence[Frame], is_idle: bool = False) -> ClassifiedStack:
     """The kind of a stack and the functions that a report names.
 
     A trace also says between which launches a function ran. Samples do not, so the source text of a
@@ -260,7 +260,7 @@ def read_stack(frames: Sequence[Frame], is_idle: bool = False) -> Reading:
     below = own if loop is None else _caller(frames, users, loop)
     inside = max(own, below + 1) if blocked is None or blocked <= below else blocked
     function = frames[inside] if inside < len(frames) else None
-    return Reading(kind, function, frames[below])
+    return ClassifiedStack(kind, function, frames[below])
 
 
 @lru_cache(maxsize=4096)

@@ -20,7 +20,7 @@ from rich.text import Text
 from fastfeed.errors import ConfigError, MissingExtra
 from fastfeed.live.nvml import Gpus, GpuUse
 from fastfeed.live.stacks.frames import main_stacks, source_lines
-from fastfeed.live.stacks.summary import STARVED, FunctionShare, Summary, summarize, title
+from fastfeed.live.stacks.summary import STARVED, FunctionShare, StackSummary, summarize, title
 from fastfeed.live.watch import gpu_of, variables, visible_gpus
 from fastfeed.printable import printable
 from fastfeed.system.clocks import steady_ns
@@ -42,7 +42,7 @@ class SampledProcess:
     gpu_sm: float | None  # mean share of time in which the GPU worked, 0 to 1
     errors: int  # samples that could not be taken
     notes: tuple[str, ...]  # sentences about what cannot be seen
-    summary: Summary
+    summary: StackSummary
 
     def as_dict(self) -> dict[str, Any]:
         """Values for JSON; `fastfeed_watch_sampled` is the version of the schema."""

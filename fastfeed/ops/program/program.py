@@ -17,7 +17,7 @@ from fastfeed.ops.function import Function
 from fastfeed.ops.labels import Targets
 from fastfeed.ops.map import Map
 from fastfeed.ops.program.layers import Choices, Layer, choose, layers
-from fastfeed.ops.program.window import Located, Step, Window, Windows, fold
+from fastfeed.ops.program.window import ObjectBoxes, Step, Window, Windows, fold
 from fastfeed.spec import CLASS_NUMBER, LabelSpec, Spec, before_conversion
 
 __all__ = ["BatchPrograms", "Link", "Program", "Work"]
@@ -210,7 +210,7 @@ class Program:
         return self.work(draws, sizes).windows
 
     def work(
-        self, draws: list[np.ndarray], sizes: np.ndarray, objects: Located | None = None
+        self, draws: list[np.ndarray], sizes: np.ndarray, objects: ObjectBoxes | None = None
     ) -> Work:
         """All parameters of n samples, from the result of `draw`, their sizes and their boxes."""
         steps = self.drawing

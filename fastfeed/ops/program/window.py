@@ -11,7 +11,7 @@ import numpy as np
 from fastfeed.ops.base import Border, Kind, full_boxes
 from fastfeed.runtime.extension import extension
 
-__all__ = ["Located", "Step", "Window", "Windows", "fold"]
+__all__ = ["ObjectBoxes", "Step", "Window", "Windows", "fold"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +65,13 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Located:
+class ObjectBoxes:
     """Boxes of the objects in n images, m in all, for ops that look where these are."""
 
     rows: np.ndarray  # int64 (m,): the image of each
     boxes: np.ndarray  # float64 (m, 4): left, top, right, bottom, pixels
 
-    def seen(self, windows: Windows | None, sizes: np.ndarray) -> Located:
+    def seen(self, windows: Windows | None, sizes: np.ndarray) -> ObjectBoxes:
         """Boxes in the pixels that windows show so far, without those that are cut off."""
         boxes = self.boxes
         if windows is not None:
@@ -84,14 +84,14 @@ class Located:
             boxes = np.where(flips, np.tile(size, 2) - boxes[:, [2, 3, 0, 1]], boxes)
         boxes = np.clip(boxes, 0, np.tile(sizes[self.rows, ::-1], 2))
         left = (boxes[:, 2:] > boxes[:, :2]).all(axis=1)
-        return Located(self.rows[left], boxes[left])
+        return ObjectBoxes(self.rows[left], boxes[left])
 
 
 def fold(
     steps: Sequence[Step],
     draws: Sequence[np.ndarray],
     sizes: np.ndarray,
-    objects: Located | None = None,
+    objects: ObjectBoxes | None = None,
 ) -> Windows:
     """Fold steps into one window per sample.
 

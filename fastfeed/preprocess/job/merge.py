@@ -17,7 +17,7 @@ from fastfeed.preprocess.inputs.source_spec import job_source
 from fastfeed.preprocess.job.job import JobRun, report_of
 from fastfeed.preprocess.model.bad_filter import BadFilter
 from fastfeed.preprocess.model.plan import JobPlan, Shard, saved
-from fastfeed.preprocess.model.record import Record, ShardFile, labeled
+from fastfeed.preprocess.model.record import ShardFile, ShardRecord, labeled
 from fastfeed.preprocess.model.report import OnProgress, Progress, Report, Reporter
 from fastfeed.preprocess.planning.check_source import samples_file
 from fastfeed.preprocess.planning.edited import REMOVED_LIST
@@ -203,7 +203,7 @@ class _Merge:
                 pool.shutdown(wait=True, cancel_futures=True)
                 raise
 
-    def _tasks(self, merged: Job, plan: JobPlan) -> Iterator[tuple[Job, Record, Record]]:
+    def _tasks(self, merged: Job, plan: JobPlan) -> Iterator[tuple[Job, ShardRecord, ShardRecord]]:
         """A job, the record of one of its shards, and the one that it gets here."""
         hashes = plan.shard_hashes
         shards = iter(merged.shards)
@@ -215,7 +215,9 @@ class _Merge:
                 yield job, record, _moved(record, shard, hashes[shard.index], start)
             start += job.plan.length
 
-    def _take(self, job: Job, record: Record, moved: Record, classes: tuple[str, ...]) -> None:
+    def _take(
+        self, job: Job, record: ShardRecord, moved: ShardRecord, classes: tuple[str, ...]
+    ) -> None:
         """Link or copy the files of a shard, and write its record, unless labels get new numbers."""
         numbers = renumbered(job.plan.classes, classes)
         if numbers and self._rewrite(job, record, moved, numbers, classes):
@@ -239,8 +241,8 @@ class _Merge:
     def _rewrite(
         self,
         job: Job,
-        record: Record,
-        moved: Record,
+        record: ShardRecord,
+        moved: ShardRecord,
         numbers: Mapping[int, int],
         classes: tuple[str, ...],
     ) -> bool:
@@ -291,7 +293,7 @@ def _twice_in(twice: Sequence[tuple[int, int, int]]) -> str:
     return f"{images} in two of the jobs, by name and content"
 
 
-def _moved(record: Record, shard: Shard, plan: str, start: int) -> Record:
+def _moved(record: ShardRecord, shard: Shard, plan: str, start: int) -> ShardRecord:
     """The record of a shard under its new name; its ids begin at `start`."""
     return replace(
         record,

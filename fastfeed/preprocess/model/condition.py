@@ -49,20 +49,20 @@ _ALLOWED = "names, constants, ==, !=, <, <=, >, >=, in, is None, and, or, not an
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
+class SampleValues:
     """Values of one sample that are known so far; None is a missing one."""
 
     facts: Mapping[str, Any] = field(default_factory=dict)  # of FILE_NAMES and SAMPLE_NAMES
     columns: Mapping[str, Any] = field(default_factory=dict)
 
-    def with_file(self, height: int, width: int, size: int, format: str) -> Values:
+    def with_file(self, height: int, width: int, size: int, format: str) -> SampleValues:
         """These values and those of FILE_NAMES; `size` is in bytes."""
         aspect = max(height, width) / min(height, width)
         file = dict(zip(FILE_NAMES, (width, height, aspect, size, format), strict=True))
-        return Values({**self.facts, **file}, self.columns)
+        return SampleValues({**self.facts, **file}, self.columns)
 
 
-UNKNOWN = Values()
+UNKNOWN = SampleValues()
 
 
 def known_values(
@@ -71,7 +71,7 @@ def known_values(
     classes: Sequence[str],
     note: Mapping[str, Any],
     has_caption: bool,
-) -> Values:
+) -> SampleValues:
     """Values that are known before a file is read; `note` as from `Input.notes`."""
     number = None if isinstance(label, tuple) else label
     facts: dict[str, Any] = {"uri": uri, "label": number, "class_name": None}
@@ -80,7 +80,7 @@ def known_values(
     if has_caption:
         facts["text"] = note.get("text")
     earlier = (note.get("earlier") or {}).get("columns") or {}
-    return Values(facts, {**earlier, **note.get("columns", {})})
+    return SampleValues(facts, {**earlier, **note.get("columns", {})})
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Condition:
     tree: ast.expr
     columns: dict[str, ast.expr]  # the first place of each column that it names
 
-    def failure(self, known: Values, is_last: bool = False) -> DecodeFailure | None:
+    def failure(self, known: SampleValues, is_last: bool = False) -> DecodeFailure | None:
         """The reason to drop a sample, if what is known decides it.
 
         SampleFault for values that do not compare and, if nothing more will be known, for names
@@ -105,7 +105,7 @@ class Condition:
             return None
         return DecodeFailure(DROPPED, self._reason(known))
 
-    def _reason(self, values: Values) -> str:
+    def _reason(self, values: SampleValues) -> str:
         """The first part, of those joined by `and`, that is not true."""
         tree = self.tree
         parts = [tree]
@@ -118,7 +118,7 @@ class Condition:
                 return f"where {ast.get_source_segment(self.text, part)}{missing}"
         return f"where {self.text}"
 
-    def _state(self, node: ast.expr, values: Values) -> Any:
+    def _state(self, node: ast.expr, values: SampleValues) -> Any:
         """True, False, None if a missing value leaves it undecided, or _OPEN."""
         if isinstance(node, ast.BoolOp):
             states = (self._state(part, values) for part in node.values)
@@ -136,7 +136,7 @@ class Condition:
         return state
 
     def _compared(
-        self, node: ast.expr, comparison: ast.cmpop, a: ast.expr, b: ast.expr, values: Values
+        self, node: ast.expr, comparison: ast.cmpop, a: ast.expr, b: ast.expr, values: SampleValues
     ) -> Any:
         left = _value(a, values)
         right = _value(b, values)
@@ -276,7 +276,7 @@ def _constant(node: ast.expr) -> Any:
     return _OPEN
 
 
-def _value(node: ast.expr, values: Values) -> Any:
+def _value(node: ast.expr, values: SampleValues) -> Any:
     """The value of a name or constant; None if it is missing, _OPEN if it is not known yet."""
     if isinstance(node, (ast.Tuple, ast.List)):
         return tuple(_constant(item) for item in node.elts)

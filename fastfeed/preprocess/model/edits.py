@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 
 from fastfeed.preprocess.model.recipe import digest
-from fastfeed.preprocess.model.record import Record
+from fastfeed.preprocess.model.record import ShardRecord
 
 UNCHANGED = -4
 REPAIRED = -3  # a bad image that is in a later shard, under another id
@@ -84,7 +84,7 @@ class Edits:
         is_edited = values != UNCHANGED
         return Edits(ids[is_edited], values[is_edited])
 
-    def are_older(self, record: Record, planned: np.ndarray) -> bool:
+    def are_older(self, record: ShardRecord, planned: np.ndarray) -> bool:
         """True if samples of a record have these labels, and at most some of them have gone.
 
         planned: all ids of the shard.

@@ -147,7 +147,7 @@ _COUNTED = [item.name for item in fields(Counts)]
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class ShardRecord:
     """Content of one shard: files, samples, bad images and counts."""
 
     shard: str  # its name without suffix: "train/shard-000012"
@@ -210,7 +210,7 @@ class Record:
         return json.dumps(document, sort_keys=True, separators=(",", ":")).encode() + b"\n"
 
     @classmethod
-    def load(cls, content: bytes, name: str) -> Record:
+    def load(cls, content: bytes, name: str) -> ShardRecord:
         """Parse a record file; `name` is for the error. SourceError if it is not a record."""
         try:
             document: dict[str, Any] = json.loads(content)
@@ -224,7 +224,7 @@ class Record:
             raise SourceError(f"{name} is not a shard record: {error}") from error
 
 
-_RECORD = [item.name for item in fields(Record)]
+_RECORD = [item.name for item in fields(ShardRecord)]
 
 
 def part_of_sum(sha256: str) -> str:

@@ -18,7 +18,7 @@ from PIL import Image, JpegImagePlugin, PngImagePlugin, WebPImagePlugin  # noqa:
 
 from fastfeed.decode.base import DECLINED, DecodeFailure
 from fastfeed.decode.pillow import OPEN
-from fastfeed.preprocess.model.condition import UNKNOWN, Values, condition_of
+from fastfeed.preprocess.model.condition import UNKNOWN, SampleValues, condition_of
 from fastfeed.preprocess.model.image_recipe import Encoding, Size
 from fastfeed.preprocess.model.recipe import Recipe
 from fastfeed.preprocess.model.record import ProcessedImage
@@ -58,7 +58,7 @@ class Transformer:
         self._native = self._rasterizer.native
 
     def __call__(
-        self, blob: bytes, context: TaskContext, known: Values = UNKNOWN
+        self, blob: bytes, context: TaskContext, known: SampleValues = UNKNOWN
     ) -> ProcessedImage | DecodeFailure:
         """Reserves memory with `context.room` once, for everything that this image needs.
 
@@ -72,7 +72,7 @@ class Transformer:
             return DecodeFailure("oom", "the system has no more memory")
 
     def _process(
-        self, blob: bytes, context: TaskContext, known: Values
+        self, blob: bytes, context: TaskContext, known: SampleValues
     ) -> ProcessedImage | DecodeFailure:
         start = time.perf_counter()
         info = image_info(blob, self._limits.max_pixels)

@@ -24,7 +24,7 @@ from fastfeed.preprocess.inputs.readahead import read_sums
 from fastfeed.preprocess.model.edits import REPAIRED
 from fastfeed.preprocess.model.layout import JOB
 from fastfeed.preprocess.model.plan import JobPlan, plan_files, saved
-from fastfeed.preprocess.model.record import Record, part_of_sum
+from fastfeed.preprocess.model.record import ShardRecord, part_of_sum
 from fastfeed.preprocess.targets.target import Target
 from fastfeed.sources.base import Sharded, Source
 from fastfeed.sources.class_names import nfc
@@ -79,7 +79,7 @@ def check_content(
     target: Target,
     plan: JobPlan,
     input: Input,
-    records: Mapping[int, Record],
+    records: Mapping[int, ShardRecord],
     ids: np.ndarray | None = None,
     listing: str | None = None,
 ) -> None:

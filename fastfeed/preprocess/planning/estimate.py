@@ -21,7 +21,7 @@ from fastfeed.preprocess.inputs.readahead import known_sizes
 from fastfeed.preprocess.model.condition import condition_of, unknown_name
 from fastfeed.preprocess.model.plan import JobPlan, ordered
 from fastfeed.preprocess.model.recipe import Recipe
-from fastfeed.preprocess.model.record import Record, ShardFile
+from fastfeed.preprocess.model.record import ShardFile, ShardRecord
 from fastfeed.preprocess.model.task import TaskContext
 from fastfeed.printable import format_size
 from fastfeed.sources.base import Source
@@ -40,7 +40,7 @@ _RATE = 1 << 16  # of the rate's unit
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class JobEstimate:
     """Estimate for `images` images, from those that were processed."""
 
     images: int
@@ -120,7 +120,7 @@ def estimate(
     on_sample: Callable[[int, int], None] | None = None,
     longest_s: float = _MAX_S,
     at_once: int = _PIECE_SIZE,
-) -> Estimate:
+) -> JobEstimate:
     """Process and pack `sample` of these images (None: of all), and discard the result.
 
     The function in `Metadata.extras` is not called, so a condition on what it returns keeps all.
@@ -188,7 +188,7 @@ def _without_function(recipe: Recipe, input: Input) -> Recipe:
     return replace(recipe, limits=limits, metadata=replace(recipe.metadata, extras=""))
 
 
-def check_space(estimated: Estimate, target: str) -> None:
+def check_space(estimated: JobEstimate, target: str) -> None:
     """TargetError if the target certainly has too little free space."""
     if estimated.free is not None and estimated.low > estimated.free:
         raise TargetError(
@@ -220,7 +220,7 @@ def surely_fits(images: int, recipe: Recipe, free: int) -> bool:
 
 def _summarize(
     summaries: Sequence[Mapping[str, Any]], images: int, shards: int, free: int | None
-) -> Estimate:
+) -> JobEstimate:
     count = sum(summary["samples"] for summary in summaries)
     bad = Counter[str]()
     stages = Counter[str]()
@@ -236,7 +236,7 @@ def _summarize(
     error = 0.0
     if good and len(every) > 1:
         error = float(every.std(ddof=1)) / math.sqrt(len(every)) / (good / count)
-    return Estimate(
+    return JobEstimate(
         images=images,
         sampled=count,
         bad=bad,
@@ -267,7 +267,7 @@ class _SizedTask:
         self.task.alone(sample, context)
 
 
-def _sizes(record: Record) -> list[float]:
+def _sizes(record: ShardRecord) -> list[float]:
     """Bytes of each sample, without the file's header and footer, which occur once per shard."""
     if not record.ids:
         return []
@@ -283,7 +283,7 @@ class _NullTarget:
     text = "nowhere"
 
     def __init__(self) -> None:
-        self.last: list[Record] = []
+        self.last: list[ShardRecord] = []
         self._files: dict[str, _CountingFile] = {}
 
     def read(self, name: str) -> bytes | None:
@@ -303,7 +303,7 @@ class _NullTarget:
         files = self._files.items()
         written = [ShardFile(name, file.bytes, file.digest.hexdigest()) for name, file in files]
         name, content = record(written)
-        self.last.append(Record.load(content, name))
+        self.last.append(ShardRecord.load(content, name))
 
     def abandon(self) -> None:
         self._files.clear()

@@ -28,7 +28,7 @@ from fastfeed.preprocess.pixels.geometry import (
 from fastfeed.preprocess.planning.near_duplicates import mirrored_pairs, near_pairs
 from fastfeed.preprocess.planning.semantic import similar_to_kept
 from fastfeed.preprocess.planning.shares import DuplicatePair, shares_of
-from fastfeed.preprocess.planning.split import Candidates, Groups, Similar, Split, split
+from fastfeed.preprocess.planning.split import Candidates, ColumnGroups, Similar, Split, split
 from fastfeed.preprocess.planning.survey import BAD, GOOD, Survey, format_name
 from fastfeed.sampling.permute import permute
 
@@ -60,7 +60,7 @@ def select(
     survey: Survey | None,
     uris: Callable[[int], str],
     sides: np.ndarray | None = None,
-    column: Groups | None = None,
+    column: ColumnGroups | None = None,
     times: np.ndarray | None = None,
     vectors: np.ndarray | None = None,
     unwanted: np.ndarray | None = None,

@@ -98,7 +98,7 @@ def similar_to_kept(
     count = len(ids)
     nearest = np.full(count, -1, np.int64)
     cosines = np.zeros(count, np.float32)
-    kept = _All(vectors) if count <= exact else _cells(vectors, ids)
+    kept = _ExactSearch(vectors) if count <= exact else _cells(vectors, ids)
     for first in range(0, count, _BLOCK):
         rows = ids[first : first + _BLOCK]
         block = vectors[rows]
@@ -118,7 +118,7 @@ def similar_to_kept(
     return nearest, cosines
 
 
-class _All:
+class _ExactSearch:
     """Vectors of kept images, all of which are compared."""
 
     def __init__(self, vectors: np.ndarray) -> None:
@@ -144,7 +144,7 @@ class _All:
 
 
 @dataclass(slots=True)
-class _Cells:
+class _FaissSearch:
     """Vectors of kept images in an index of faiss."""
 
     vectors: np.ndarray
@@ -161,7 +161,7 @@ class _Cells:
         self.ids = np.concatenate([self.ids, ids])
 
 
-def _cells(vectors: np.ndarray, ids: np.ndarray) -> _Cells:
+def _cells(vectors: np.ndarray, ids: np.ndarray) -> _FaissSearch:
     try:
         faiss: Any = importlib.import_module("faiss")
     except ImportError as error:
@@ -171,4 +171,4 @@ def _cells(vectors: np.ndarray, ids: np.ndarray) -> _Cells:
     index = faiss.index_factory(vectors.shape[1], f"IVF{count},Flat", faiss.METRIC_INNER_PRODUCT)
     index.train(vectors[ids[:: max(1, len(ids) // (64 * count))]])
     index.nprobe = _CELLS_SEARCHED
-    return _Cells(vectors, index, np.zeros(0, np.int64))
+    return _FaissSearch(vectors, index, np.zeros(0, np.int64))

@@ -14,7 +14,7 @@ from fastfeed.preprocess.model.plan import JobPlan
 from fastfeed.preprocess.model.recipe import Selection
 from fastfeed.preprocess.model.record import Label
 from fastfeed.preprocess.planning.check_source import label_hash
-from fastfeed.preprocess.planning.split import Groups, Split
+from fastfeed.preprocess.planning.split import ColumnGroups, Split
 
 _OFF = 0.2  # of the share requested
 _SHOWN = 5  # classes
@@ -38,7 +38,7 @@ def shares_of(
     is_kept: np.ndarray,
     drawn: Split,
     pairs: Sequence[DuplicatePair],
-    column: Groups | None = None,
+    column: ColumnGroups | None = None,
     label_sets: Sequence[tuple[int, ...]] = (),
 ) -> dict[str, Any]:
     """Results as JSON values, for `sentences`.

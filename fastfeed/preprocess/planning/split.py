@@ -68,7 +68,7 @@ class Candidates:
     labels: np.ndarray  # int64, shape (length,), -1 for none
     sha: np.ndarray  # uint64, shape (length, 2); 0 where no survey has read it
     similar: Similar
-    groups: Groups | None
+    groups: ColumnGroups | None
     uri: Callable[[int], str]
 
     @property
@@ -179,7 +179,7 @@ def _draw(
 
 
 def _check_sizes(
-    choice: Selection, images: Candidates, groups: Groups, unit: np.ndarray, side: np.ndarray
+    choice: Selection, images: Candidates, groups: ColumnGroups, unit: np.ndarray, side: np.ndarray
 ) -> None:
     kept = np.flatnonzero(images.is_kept)
     ids, counts = np.unique(unit[kept], return_counts=True)
@@ -302,7 +302,7 @@ def _roots(length: int, pairs: list[Edges]) -> np.ndarray:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Groups:
+class ColumnGroups:
     """Values of a column, as sorted texts, and the one of each image."""
 
     column: str
@@ -310,7 +310,7 @@ class Groups:
     of: np.ndarray  # int64, shape (length,): position in `values`, -1 for no value
 
 
-def read_groups(input: Input, column: str) -> Groups:
+def read_groups(input: Input, column: str) -> ColumnGroups:
     """Read a column of all samples. ConfigError if it has no values, or others than one each."""
     name = next((n for n in (column, *normalize_names("tar", (column,))) if n in input.columns), "")
     if not name:
@@ -334,7 +334,7 @@ def read_groups(input: Input, column: str) -> Groups:
     position = np.empty(len(values) + 1, np.int64)
     position[[known_values[value] for value in values]] = np.arange(len(values))
     position[-1] = -1
-    return Groups(column, values, position[of])
+    return ColumnGroups(column, values, position[of])
 
 
 def _as_text(value: Any, column: str, uri: Any, i: int) -> str:

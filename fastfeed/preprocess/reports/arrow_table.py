@@ -15,7 +15,7 @@ from fastfeed.faults import Failure
 from fastfeed.preprocess.inputs.plan_ids import columns_of
 from fastfeed.preprocess.inputs.previous_job import KINDS, METADATA, open_shard
 from fastfeed.preprocess.model.layout import SUFFIXES
-from fastfeed.preprocess.model.record import Record
+from fastfeed.preprocess.model.record import ShardRecord
 from fastfeed.preprocess.planning.bad_images import PlannedClasses, bad_images
 from fastfeed.preprocess.targets.job_state import Job, open_job
 from fastfeed.preprocess.targets.target import Target
@@ -78,7 +78,7 @@ def arrow_table(target: Target) -> pa.Table:
     return table.append_column("columns", columns.array()) if columns.values else table
 
 
-def _samples(job: Job, record: Record, columns: _Columns) -> Iterator[dict[str, Any]]:
+def _samples(job: Job, record: ShardRecord, columns: _Columns) -> Iterator[dict[str, Any]]:
     """Rows of the samples in a shard, in order."""
     if not record.ids:
         return
@@ -95,7 +95,7 @@ def _samples(job: Job, record: Record, columns: _Columns) -> Iterator[dict[str, 
         }
 
 
-def _metadata(job: Job, record: Record) -> list[dict[str, Any]]:
+def _metadata(job: Job, record: ShardRecord) -> list[dict[str, Any]]:
     """Metadata of a shard's samples, in order. SourceError."""
     is_raw = job.plan.recipe.packing.format == "raw"
     try:
@@ -114,7 +114,7 @@ def _metadata(job: Job, record: Record) -> list[dict[str, Any]]:
     return found
 
 
-def _of_source(job: Job, record: Record) -> Iterator[dict[str, Any]]:
+def _of_source(job: Job, record: ShardRecord) -> Iterator[dict[str, Any]]:
     format = job.plan.recipe.packing.format
     column = METADATA[KINDS.get(format, format)]
     with tempfile.TemporaryDirectory(prefix="fastfeed-plan-") as scratch:

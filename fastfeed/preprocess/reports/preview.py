@@ -22,7 +22,7 @@ from fastfeed.html_page import Markup, bullets, escape
 from fastfeed.preprocess.inputs.plan_ids import label_names, labels_of
 from fastfeed.preprocess.inputs.previous_job import open_shard
 from fastfeed.preprocess.model.layout import PREVIEWS
-from fastfeed.preprocess.model.record import BadSample, Record
+from fastfeed.preprocess.model.record import BadSample, ShardRecord
 from fastfeed.preprocess.reports.bad_groups import BadGroups, Command, bad_groups
 from fastfeed.preprocess.reports.statistics import (
     STAGES,
@@ -59,7 +59,7 @@ def preview(
     with job_lock(job.target, shared=True):  # an update removes what it has withdrawn
         job = open_job(job.target)
         drawn_records = _spread([job.records[index] for index in sorted(job.records)], shards)
-        pictures: list[tuple[Record, bytes]] = []
+        pictures: list[tuple[ShardRecord, bytes]] = []
         written = []
         for number, record in enumerate(drawn_records):
             cells = draw_cells(job, record, count, side)
@@ -77,7 +77,7 @@ def preview(
         return [*written, PAGE]
 
 
-def draw_cells(job: Job, record: Record, count: int, side: int) -> list[Cell]:
+def draw_cells(job: Job, record: ShardRecord, count: int, side: int) -> list[Cell]:
     """The first samples of a shard, at most `side` pixels per side, read back from it."""
     ids = record.ids[:count]
     if not ids:
@@ -122,7 +122,7 @@ def _thumbnail(sample: Any, side: int, title: str) -> tuple[Image.Image | None, 
 
 def page(
     stats: Statistics,
-    pictures: Sequence[tuple[Record, bytes]],
+    pictures: Sequence[tuple[ShardRecord, bytes]],
     bad: Sequence[BadSample],
     groups: Sequence[BadGroups],
     recipe: Mapping[str, object],
@@ -181,7 +181,7 @@ def _chart(title: str, bars: Sequence[tuple[str, int]]) -> str:
     return f'<div class="counts"><h3>{escape(title)}</h3><table>{lines}</table></div>'
 
 
-def _sheets(stats: Statistics, pictures: Sequence[tuple[Record, bytes]]) -> str:
+def _sheets(stats: Statistics, pictures: Sequence[tuple[ShardRecord, bytes]]) -> str:
     if not pictures:
         return ""
     figures = []
@@ -250,7 +250,7 @@ def _recipe(recipe: Mapping[str, object]) -> str:
     return f"<h2>Recipe</h2><details><summary>All of it</summary>{_facts(lines)}</details>"
 
 
-def _spread(records: Sequence[Record], limit: int) -> list[Record]:
+def _spread(records: Sequence[ShardRecord], limit: int) -> list[ShardRecord]:
     """Up to `limit` records, evenly spread, including the first and the last."""
     if len(records) <= limit:
         return list(records)

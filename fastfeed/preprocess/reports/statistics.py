@@ -28,7 +28,7 @@ _SUMMED = ("seconds", "images", "bytes_in", "bytes_out")  # of each run
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunStatistics:
     """Times and counts of one run, or of several together."""
 
     seconds: float = 0.0
@@ -55,7 +55,7 @@ class Statistics:
     dropped: int  # images that `Limits.where` or the user's function left out
     left_out: dict[str, int]  # by the plan, by reason
     bytes: int  # of all shard files
-    took: Run  # all runs
+    took: RunStatistics  # all runs
     shares: dict[str, Any] = field(default_factory=dict)  # of the split: JobPlan.shares
 
     def document(self) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def statistics(job: Job) -> Statistics:
     )
 
 
-def bottleneck(took: Run) -> str:
+def bottleneck(took: RunStatistics) -> str:
     """The bottleneck of a job, in one sentence; empty if nothing was timed."""
     busy = sum(took.stages.values())
     if not busy:
@@ -124,7 +124,7 @@ def bottleneck(took: Run) -> str:
     return f"{claim}: {write:.0%} of the workers' time{rate}; a faster target helps"
 
 
-def _rate(took: Run, count: int) -> str:
+def _rate(took: RunStatistics, count: int) -> str:
     return f", {count / took.seconds / 1e6:,.0f} MB/s" if took.seconds and count else ""
 
 
@@ -181,7 +181,7 @@ def megapixel(low: float) -> str:
     return f"{low:.2g} to {2 * low:.2g} MP"
 
 
-def _load_runs(content: bytes) -> Run:
+def _load_runs(content: bytes) -> RunStatistics:
     """Sum of all runs; truncated lines are skipped."""
     total = Counter[str]()
     stages = Counter[str]()
@@ -197,7 +197,7 @@ def _load_runs(content: bytes) -> Run:
             total.update({name: run.get(name, 0) for name in _SUMMED})
             total["worker_seconds"] += run.get("seconds", 0) * int(run.get("workers") or 0)
     order = [*(name for name in STAGES if name in stages), *sorted(stages.keys() - STAGES.keys())]
-    return Run(**total, stages={name: stages[name] for name in order}, runs=runs)
+    return RunStatistics(**total, stages={name: stages[name] for name in order}, runs=runs)
 
 
 def summary(stats: Statistics) -> list[tuple[str, str]]:

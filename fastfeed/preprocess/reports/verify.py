@@ -12,7 +12,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.preprocess.model.layout import RECORDS, TEMPORARY, is_job_file, record_name
-from fastfeed.preprocess.model.record import Record
+from fastfeed.preprocess.model.record import ShardRecord
 from fastfeed.preprocess.shard.array_files import Rows
 from fastfeed.preprocess.targets.job_state import Job, indexes, open_job, read_records
 from fastfeed.preprocess.targets.local import LocalTarget
@@ -90,7 +90,7 @@ def verify(job: Job, on_shard: OnShard | None = None) -> Verification:
     return Verification(len(job.shards), len(records), whole, samples, read, tuple(problems))
 
 
-def matching_records(job: Job) -> dict[int, Record]:
+def matching_records(job: Job) -> dict[int, ShardRecord]:
     """Records of this plan, whether or not their files exist."""
     hashes = job.plan.shard_hashes
     present = job.target.files()
@@ -135,7 +135,7 @@ def repair(job: Job, verified: Verification) -> list[str]:
     return wrong
 
 
-def _check_indexes(job: Job, records: list[Record]) -> Iterator[Problem]:
+def _check_indexes(job: Job, records: list[ShardRecord]) -> Iterator[Problem]:
     """Indexes that are missing, or not those of the records."""
     for name, content in indexes(job, records).items():
         found = job.target.read(name)
@@ -144,7 +144,9 @@ def _check_indexes(job: Job, records: list[Record]) -> Iterator[Problem]:
             yield Problem("index", name, f"{detail}; a run writes it again, or --fix")
 
 
-def _check_shard(job: Job, record: Record, present: dict[str, int]) -> tuple[list[Problem], int]:
+def _check_shard(
+    job: Job, record: ShardRecord, present: dict[str, int]
+) -> tuple[list[Problem], int]:
     """Problems of a shard, and the bytes read."""
     problems: list[Problem] = []
     count = 0
@@ -169,7 +171,7 @@ def _check_shard(job: Job, record: Record, present: dict[str, int]) -> tuple[lis
     return problems, count
 
 
-def _check_samples(job: Job, record: Record) -> Iterator[Problem]:
+def _check_samples(job: Job, record: ShardRecord) -> Iterator[Problem]:
     planned = job.shards[record.index]
     plan = job.plan
     listed = len(record.ids) + len(record.bad)
@@ -196,7 +198,7 @@ def _check_samples(job: Job, record: Record) -> Iterator[Problem]:
 
 
 def _foreign_files(
-    job: Job, records: dict[int, Record], present: dict[str, int]
+    job: Job, records: dict[int, ShardRecord], present: dict[str, int]
 ) -> Iterator[Problem]:
     """Files that belong to no record."""
     recorded = {part.name for record in records.values() for part in record.files}

@@ -21,7 +21,7 @@ from fastfeed.preprocess.model.condition import (
     DROPPED,
     UNKNOWN,
     Condition,
-    Values,
+    SampleValues,
     condition_of,
     known_values,
 )
@@ -33,8 +33,8 @@ from fastfeed.preprocess.model.record import (
     Entry,
     Label,
     ProcessedImage,
-    Record,
     ShardFile,
+    ShardRecord,
     content_sum,
     entry_of,
     labeled,
@@ -45,7 +45,12 @@ from fastfeed.preprocess.model.task import (
     fault_of,
 )
 from fastfeed.preprocess.shard.images import NO_SAMPLE, SampleImages
-from fastfeed.preprocess.shard.stored import DamagedShard, Run, StoredShard, stored_shard
+from fastfeed.preprocess.shard.stored import (
+    ContiguousSamples,
+    DamagedShard,
+    StoredShard,
+    stored_shard,
+)
 from fastfeed.preprocess.shard.user_function import (
     Drop,
     UserColumns,
@@ -55,7 +60,7 @@ from fastfeed.preprocess.shard.user_function import (
 )
 from fastfeed.preprocess.shard.versions import check_here
 from fastfeed.preprocess.targets.target import Target
-from fastfeed.preprocess.writers import Writer, new_writer
+from fastfeed.preprocess.writers import ShardWriter, new_writer
 from fastfeed.printable import log
 
 # samples of a shard on which the function in `Metadata.extras` fails, before it succeeds on any
@@ -126,7 +131,7 @@ class ShardTask:
             context.begin(NO_SAMPLE)
             started = perf_counter()
             offsets = builder.writer.close()
-            records: list[Record] = []
+            records: list[ShardRecord] = []
 
             def record(files: Sequence[ShardFile]) -> tuple[str, bytes]:
                 start = self.start(shard) if stored is None else stored.record.start
@@ -157,7 +162,7 @@ class ShardTask:
                     if not isinstance(note, Failure):
                         list(self.extend([self.entry(i, label, note, image)], context, i))
 
-    def known(self, i: int, label: Label, note: dict[str, Any] | Failure) -> Values:
+    def known(self, i: int, label: Label, note: dict[str, Any] | Failure) -> SampleValues:
         """Values that `Limits.where` may name and that are known before the file is read."""
         if self.condition is None or isinstance(note, Failure):
             return UNKNOWN
@@ -214,11 +219,11 @@ class ShardTask:
     def _gone(self) -> frozenset[int]:
         return frozenset(self.plan.edits.gone.tolist())
 
-    def _existing_record(self, shard: Shard) -> Record | None:
+    def _existing_record(self, shard: Shard) -> ShardRecord | None:
         """The record of the shard with these or other edits, if it was built before."""
         content = self.target.read(record_name(shard.name))
         try:
-            record = Record.load(content or b"", shard.name)
+            record = ShardRecord.load(content or b"", shard.name)
         except OSError:
             return None
         base = self.plan.shard_hashes[shard.index].partition(".")[0]
@@ -272,14 +277,14 @@ class _ShardBuilder:
 
     task: ShardTask
     shard: Shard
-    writer: Writer
+    writer: ShardWriter
     seconds: defaultdict[str, float]  # by stage
     ids: list[int] = field(default_factory=list)
     sums: list[str] = field(default_factory=list)  # of each of them
     bad: list[BadSample] = field(default_factory=list)
     counts: Counts = field(default_factory=Counts)
     # not written yet; what `Limits.where` knows of each
-    waiting: list[tuple[int, Entry, ProcessedImage, Values]] = field(default_factory=list)
+    waiting: list[tuple[int, Entry, ProcessedImage, SampleValues]] = field(default_factory=list)
     dropped: int = 0  # by the function in `Metadata.extras`, or for what is known after it
     failed: list[Exception] = field(default_factory=list)  # of the user's function, the writer
 
@@ -316,7 +321,7 @@ class _ShardBuilder:
         if len(self.failed) > max(len(self.ids) + self.dropped, 1):
             self.give_up()
 
-    def unread(self, known: Mapping[int, Values]) -> dict[int, DecodeFailure]:
+    def unread(self, known: Mapping[int, SampleValues]) -> dict[int, DecodeFailure]:
         """Samples that need not be read, as what is known of them decides `Limits.where`."""
         failures: dict[int, DecodeFailure] = {}
         condition = self.task.condition
@@ -343,7 +348,7 @@ class _ShardBuilder:
         is_labeled = plan.edits.are_older(record, plan.order[self.shard.first : self.shard.last])
         for piece in stored.pieces(() if is_labeled else labels):
             context.begin(NO_SAMPLE)
-            if isinstance(piece, Run):
+            if isinstance(piece, ContiguousSamples):
                 self.writer.columns.declare(record.arrays)
                 self.writer.copy(piece.data, piece.starts, piece.others)
                 self.ids += piece.ids
@@ -365,7 +370,7 @@ class _ShardBuilder:
         label: Label,
         note: Any,
         image: ProcessedImage,
-        known: Values,
+        known: SampleValues,
         context: TaskContext,
     ) -> None:
         for stage, stage_seconds in image.seconds.items():
@@ -391,7 +396,7 @@ class _ShardBuilder:
         self.seconds["write"] += perf_counter() - extended
 
     def write_one(
-        self, i: int, entry: Entry | Drop | Exception, image: ProcessedImage, known: Values
+        self, i: int, entry: Entry | Drop | Exception, image: ProcessedImage, known: SampleValues
     ) -> None:
         """Write a sample, or drop it; one that the function or the writer fails on is bad."""
         try:
@@ -419,7 +424,7 @@ class _ShardBuilder:
         self.counts.add(counts)
 
     def dropped_as(
-        self, entry: Entry | Drop, image: ProcessedImage, known: Values
+        self, entry: Entry | Drop, image: ProcessedImage, known: SampleValues
     ) -> DecodeFailure | None:
         """The failure of a sample that the function or `Limits.where` drops."""
         if isinstance(entry, Drop):
@@ -431,7 +436,7 @@ class _ShardBuilder:
         facts = {"text": entry.text, **known.facts}
         columns = absent | entry.meta.get("columns", {}) | entry.arrays | {**known.columns}
         names = ("source_height", "source_width", "source_bytes", "format")
-        values = Values(facts, columns).with_file(*(image.facts[name] for name in names))
+        values = SampleValues(facts, columns).with_file(*(image.facts[name] for name in names))
         return condition.failure(values, is_last=True)
 
     def reject(self, i: int, why: DecodeFailure | Failure) -> None:
@@ -440,9 +445,9 @@ class _ShardBuilder:
     def give_up(self) -> None:
         raise ConfigError(fault_of(self.failed[0]).detail) from self.failed[0]
 
-    def record(self, files: Sequence[ShardFile], offsets: list[int]) -> Record:
+    def record(self, files: Sequence[ShardFile], offsets: list[int]) -> ShardRecord:
         shard = self.shard
-        return Record(
+        return ShardRecord(
             shard.name,
             shard.index,
             self.task.plan.shard_hashes[shard.index],

@@ -19,7 +19,7 @@ from fastfeed.preprocess.inputs.readahead import (
     read_ahead,
     read_each,
 )
-from fastfeed.preprocess.model.condition import DROPPED, UNKNOWN, Values
+from fastfeed.preprocess.model.condition import DROPPED, UNKNOWN, SampleValues
 from fastfeed.preprocess.model.recipe import Recipe
 from fastfeed.preprocess.model.record import ProcessedImage, with_others
 from fastfeed.preprocess.model.task import (
@@ -81,7 +81,7 @@ class SampleImages:
             del own
 
     def make(
-        self, sample: int, blobs: Sequence[Any], context: TaskContext, known: Values = UNKNOWN
+        self, sample: int, blobs: Sequence[Any], context: TaskContext, known: SampleValues = UNKNOWN
     ) -> ProcessedImage | DecodeFailure:
         """Transform the images of a sample from what `read` returned; the first failure is its own.
 

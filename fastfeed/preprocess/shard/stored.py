@@ -22,8 +22,8 @@ from fastfeed.preprocess.model.record import (
     Counts,
     Entry,
     ProcessedImage,
-    Record,
     ShardFile,
+    ShardRecord,
     content_sum,
     label_in,
     part_of_sum,
@@ -52,7 +52,7 @@ class DamagedShard(SourceError):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ContiguousSamples:
     """Samples next to each other, as they are in the main file."""
 
     ids: tuple[int, ...]
@@ -70,7 +70,7 @@ class StoredShard:
     """The files of a shard's record, or newer ones that an interrupted run has left there."""
 
     target: Target
-    record: Record
+    record: ShardRecord
     format: str
     gone: frozenset[int]  # ids that newer files lack
     types: dict[str, ColumnType] = field(default_factory=dict)  # of metadata columns
@@ -83,7 +83,7 @@ class StoredShard:
         with self._reading():
             yield from _ENTRIES[self.format](self)
 
-    def pieces(self, edited: Container[int]) -> Iterator[Run | Entry]:
+    def pieces(self, edited: Container[int]) -> Iterator[ContiguousSamples | Entry]:
         """The samples that are not gone, in order, in runs where they are not `edited`.
 
         There are no runs if the files are newer ones, or if samples must be counted. DamagedShard.
@@ -110,12 +110,12 @@ class StoredShard:
             if ids:
                 yield self._run(ids, starts, self._bounds[ids[-1]][1])
 
-    def _run(self, ids: list[int], starts: list[int], stop: int) -> Run:
+    def _run(self, ids: list[int], starts: list[int], stop: int) -> ContiguousSamples:
         """Samples that begin at `starts` in the main file, and end at `stop`."""
         first = starts[0]
         data = self._main.read(first, stop - first)
         places = [start - first for start in starts]
-        return Run(tuple(ids), data, places, self._samples[1](first, stop))
+        return ContiguousSamples(tuple(ids), data, places, self._samples[1](first, stop))
 
     def metas(self, ids: Container[int]) -> dict[int, dict[str, Any]]:
         """Metadata of these samples; of formats with byte ranges nothing else is read. DamagedShard."""
@@ -192,7 +192,7 @@ class StoredShard:
 
     @cached_property
     def _samples(self) -> _Samples:
-        """Functions of byte ranges of the main file: the sample in one, and `Run.others`."""
+        """Functions of byte ranges: the sample in one, and `ContiguousSamples.others`."""
         return _SAMPLES[self.format](self, self._main)
 
     @cached_property
@@ -294,7 +294,7 @@ class StoredShard:
 
 
 def stored_shard(
-    target: Target, plan: JobPlan, record: Record, gone: frozenset[int] = frozenset()
+    target: Target, plan: JobPlan, record: ShardRecord, gone: frozenset[int] = frozenset()
 ) -> StoredShard:
     """A shard of a job, to be read."""
     format = plan.recipe.packing.format

@@ -14,7 +14,7 @@ from fastfeed.errors import ConfigError, SourceError
 from fastfeed.preprocess.model.edits import REMOVED
 from fastfeed.preprocess.model.layout import JOB, record_name
 from fastfeed.preprocess.model.plan import PLAN, JobPlan, Shard
-from fastfeed.preprocess.model.record import BadSample, Counts, Record
+from fastfeed.preprocess.model.record import BadSample, Counts, ShardRecord
 from fastfeed.preprocess.targets.target import Target
 
 _READERS = 8
@@ -27,10 +27,10 @@ class Job:
     target: Target
     plan: JobPlan
     shards: list[Shard]
-    records: dict[int, Record]  # by shard index; completed shards only
+    records: dict[int, ShardRecord]  # by shard index; completed shards only
     # shards whose record is invalid: files are missing or truncated
     stale: frozenset[int] = frozenset()
-    outdated: dict[int, Record] = field(default_factory=dict)  # of shards with other edits
+    outdated: dict[int, ShardRecord] = field(default_factory=dict)  # of shards with other edits
 
     @property
     def todo(self) -> list[int]:
@@ -105,8 +105,8 @@ def open_job(target: Target, plan: JobPlan | None = None, before: Job | None = N
     by_name = {shard.name: shard for shard in shards}
     by_record = {record_name(shard.name): shard for shard in shards}
     names = [name for name in by_record if name in present]
-    records: dict[int, Record] = {}
-    outdated: dict[int, Record] = {}
+    records: dict[int, ShardRecord] = {}
+    outdated: dict[int, ShardRecord] = {}
     known = {record.name: record for record in before.records.values()} if before else {}
     for record in read_records(target, names, known):
         shard = by_name.get(record.shard)
@@ -123,16 +123,16 @@ def open_job(target: Target, plan: JobPlan | None = None, before: Job | None = N
 
 
 def read_records(
-    target: Target, names: Sequence[str], known: Mapping[str, Record] = MappingProxyType({})
-) -> Iterator[Record]:
+    target: Target, names: Sequence[str], known: Mapping[str, ShardRecord] = MappingProxyType({})
+) -> Iterator[ShardRecord]:
     """The records of these names that are not damaged, in this order; `known` ones are not read."""
 
-    def load(name: str) -> Record | None:
+    def load(name: str) -> ShardRecord | None:
         if (record := known.get(name)) is not None:
             return record
         content = target.read(name)
         try:
-            return None if content is None else Record.load(content, name)
+            return None if content is None else ShardRecord.load(content, name)
         except SourceError:  # damaged: the shard is rebuilt
             return None
 
@@ -165,7 +165,7 @@ def finalize(job: Job) -> None:
     job.target.sweep(everything=True)
 
 
-def _manifest(job: Job, records: list[Record]) -> dict[str, Any]:
+def _manifest(job: Job, records: list[ShardRecord]) -> dict[str, Any]:
     groups: dict[str, list[dict[str, Any]]] = {}
     for record in records:
         shard = asdict(record.files[0]) | {"samples": len(record.ids)}
@@ -189,7 +189,7 @@ def _manifest(job: Job, records: list[Record]) -> dict[str, Any]:
     }
 
 
-def indexes(job: Job, records: list[Record]) -> dict[str, bytes]:
+def indexes(job: Job, records: list[ShardRecord]) -> dict[str, bytes]:
     """Content of the indexes of a complete job, by name: MDS has one in each folder."""
     if job.plan.recipe.packing.format != "mds":
         return {}

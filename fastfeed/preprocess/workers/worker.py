@@ -45,7 +45,7 @@ else:
     _Handler = logging.StreamHandler  # no generic class before Python 3.11
 
 
-class _OneTells(_Handler):
+class _OneWorkerLog(_Handler):
     """Writes in only one of a driver's workers: the one that holds a system-wide socket name."""
 
     _name: socket.socket | None = None
@@ -150,7 +150,7 @@ def _tell_through(stream: TextIO) -> None:
     """Let fastfeed's own warnings reach this stream, and no other log anything."""
     root = logging.getLogger()
     root.handlers[:] = [logging.NullHandler()]
-    log.handlers[:] = [_OneTells(stream)]
+    log.handlers[:] = [_OneWorkerLog(stream)]
     log.propagate = False
 
 

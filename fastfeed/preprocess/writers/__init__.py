@@ -6,20 +6,26 @@ import importlib
 
 from fastfeed.preprocess.model.plan import JobPlan
 from fastfeed.preprocess.model.recipe import Packing
-from fastfeed.preprocess.writers.base import Create, File, Writer
+from fastfeed.preprocess.writers.base import Create, File, ShardWriter
 
-__all__ = ["Create", "File", "Writer", "new_writer", "writer_for"]
+__all__ = ["Create", "File", "ShardWriter", "new_writer", "writer_for"]
 
-_MODULES = {"webdataset": "tar", "raw": "arrays"}  # others are named after the format
+_WRITERS = {
+    "webdataset": ("tar", "TarWriter"),
+    "tfrecord": ("tfrecord", "TFRecordWriter"),
+    "mds": ("mds", "MDSWriter"),
+    "parquet": ("parquet", "ParquetWriter"),
+    "raw": ("arrays", "RawWriter"),
+}
 
 
-def writer_for(packing: Packing) -> type[Writer]:
+def writer_for(packing: Packing) -> type[ShardWriter]:
     """The writer class of a format; MissingExtra if its package is not installed."""
-    module = _MODULES.get(packing.format, packing.format)
-    return importlib.import_module(f"fastfeed.preprocess.writers.{module}").Writer
+    module, name = _WRITERS[packing.format]
+    return getattr(importlib.import_module(f"fastfeed.preprocess.writers.{module}"), name)
 
 
-def new_writer(create: Create, stem: str, plan: JobPlan) -> Writer:
+def new_writer(create: Create, stem: str, plan: JobPlan) -> ShardWriter:
     """A writer of one of the plan's shards."""
     packing = plan.recipe.packing
     return writer_for(packing)(create, stem, packing, plan.columns, plan.multi, plan.images)

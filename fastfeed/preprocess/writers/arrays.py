@@ -23,7 +23,7 @@ _FORMAT = np.lib.format
 _READ_HEADER: dict[int, Any] = {1: _FORMAT.read_array_header_1_0, 2: _FORMAT.read_array_header_2_0}
 
 
-class Writer(base.Writer):
+class RawWriter(base.ShardWriter):
     """Writes one `.npy` and two more files. Pixels are spooled until n is known."""
 
     format = "raw"

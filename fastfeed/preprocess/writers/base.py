@@ -36,7 +36,7 @@ class File(Protocol):
 Create = Callable[[str], File]  # a new file of this (final) name
 
 
-class Writer(ABC):
+class ShardWriter(ABC):
     """Writes one shard; `stem` is such as "shard-000012"."""
 
     format: ClassVar[str]

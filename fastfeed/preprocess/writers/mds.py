@@ -46,7 +46,7 @@ _INT = 8  # bytes
 _MAX_BYTES = (1 << 32) - 1  # bytes per shard
 
 
-class Writer(base.Writer):
+class MDSWriter(base.ShardWriter):
     """Writes one `.mds`. Samples are spooled until their number is known."""
 
     format = "mds"

@@ -48,7 +48,7 @@ _SCHEMA = pa.schema(
 )
 
 
-class Writer(base.Writer):
+class ParquetWriter(base.ShardWriter):
     """Writes one `.parquet`. A row group is kept in memory until it is complete."""
 
     format = "parquet"

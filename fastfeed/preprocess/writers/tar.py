@@ -57,7 +57,7 @@ def parts_of(
         start += size + -size % _BLOCK
 
 
-class Writer(base.Writer):
+class TarWriter(base.ShardWriter):
     """Writes one `.tar` and its `.idx`, which DALI does not support for shards without samples."""
 
     format = "webdataset"

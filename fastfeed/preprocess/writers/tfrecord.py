@@ -35,7 +35,7 @@ _INTEGERS = _THIRD
 _IMAGE = "image/encoded"
 
 
-class Writer(base.Writer):
+class TFRecordWriter(base.ShardWriter):
     """Writes one `.tfrecord`, and its `.idx` if it has samples."""
 
     format = "tfrecord"

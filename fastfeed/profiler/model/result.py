@@ -106,7 +106,7 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True)
-class Cold:
+class ColdStart:
     """The time left out before the steady period, and its idle causes."""
 
     steps: int
@@ -209,7 +209,7 @@ class DeviceResult:
     last: int  # its recording ends: its last op, or the marked step with it
     whole: Period  # first to last
     steady: Period | None  # the steady steps; None if there are too few
-    cold: Cold | None
+    cold: ColdStart | None
     steps: Steps
     share: Share  # of exposed input, input by proxy and staging, in `judged`
     slices: Slices  # of the whole

@@ -32,14 +32,14 @@ class DamagedMessage(ValueError):
     """These bytes are not a valid message."""
 
 
-class Field(NamedTuple):
+class WireField(NamedTuple):
     number: int
     wire: int
     value: int  # of LEN: where its bytes begin; of FIXED64 and FIXED32 the raw bits
     stop: int  # where the field ends
 
 
-def fields(data: Content, start: int, end: int) -> Iterator[Field]:
+def fields(data: Content, start: int, end: int) -> Iterator[WireField]:
     """Every field of the message in data[start:end].
 
     DamagedMessage after the valid ones where it is damaged.
@@ -62,13 +62,13 @@ def fields(data: Content, start: int, end: int) -> Iterator[Field]:
             raise DamagedMessage(
                 f"field {number} at byte {start} ends at byte {stop}, after its message"
             )
-        yield Field(number, wire, value, stop)
+        yield WireField(number, wire, value, stop)
         start = stop
 
 
 def split(
     data: Content, start: int, end: int, number: int, min_size: int = 0
-) -> tuple[list[Field], np.ndarray, np.ndarray, bool]:
+) -> tuple[list[WireField], np.ndarray, np.ndarray, bool]:
     """A message with very many LEN fields of one number below 16: other fields, begins, ends.
 
     Those of fewer than `least` bytes are left out. The last value says whether the message is
@@ -76,7 +76,7 @@ def split(
     has count as damage.
     """
     tag = number << 3 | LEN
-    others: list[Field] = []
+    others: list[WireField] = []
     begins = array("q")
     ends = array("q")
     add_begin = begins.append

@@ -34,7 +34,7 @@ _FIELDS: dict[type, str] = {
     results.InputWait: "total_ns=total exposed_ns=exposed hidden_ns=hidden ramp_ns=ramp waits"
     " longest_ns=longest",
     results.InputStage: "name path self_ns share",
-    results.Cold: "steps cut idle_ns=idle causes",
+    results.ColdStart: "steps cut idle_ns=idle causes",
     results.Spread: "mean_ns=mean median_ns=median p95_ns=p95 low high",
     results.Gap: "start_ns=start end_ns=end causes last_op next_op thread inside step",
     results.PeerWait: "culprit=late_rank cause ns",

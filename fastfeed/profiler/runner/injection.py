@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fastfeed.profiler.runner import environment
-from fastfeed.profiler.runner.settings import RANKS, Settings
+from fastfeed.profiler.runner.settings import RANKS, RecordingSettings
 
 FOLDER = Path(__file__).with_name("injected")
 FRAMEWORKS = ("torch", "jax", "tensorflow")
@@ -25,7 +25,9 @@ _NAMES = {"torch": "PyTorch", "jax": "JAX", "tensorflow": "TensorFlow", "keras":
 class Injection:
     """The environment of a command that records itself, and its messages."""
 
-    def __init__(self, settings: Settings, recorder: str, name: str, scratch: Path) -> None:
+    def __init__(
+        self, settings: RecordingSettings, recorder: str, name: str, scratch: Path
+    ) -> None:
         self._settings = settings
         self._recorder = recorder  # auto, torch, jax, tensorflow; nvtx: ranges for nsys
         self._name = name
@@ -134,7 +136,7 @@ def after_import(functions: Mapping[str, str], environ: Mapping[str, str]) -> di
 
 
 @contextlib.contextmanager
-def injected(settings: Settings, recorder: str, name: str) -> Iterator[Injection]:
+def injected(settings: RecordingSettings, recorder: str, name: str) -> Iterator[Injection]:
     """The recorder of one rank.
 
     Args:

@@ -28,7 +28,7 @@ from fastfeed.profiler.runner.foreground import (
     processor_time,
     runs,
 )
-from fastfeed.profiler.runner.settings import Settings
+from fastfeed.profiler.runner.settings import RecordingSettings
 
 SUFFIXES = (".nsys-rep", ".qdrep", ".qdstrm", ".nvprof")
 FRAMEWORK_SUFFIXES = (".torch.json.gz", ".xplane.pb")
@@ -50,13 +50,15 @@ class RunResult:
     notes: tuple[str, ...] = ()
 
 
-def without_profiler(settings: Settings, environ: Mapping[str, str]) -> RunResult:
+def without_profiler(settings: RecordingSettings, environ: Mapping[str, str]) -> RunResult:
     """Run the command with no profiler but its own feeds' timelines."""
     with Foreground() as front:
         return RunResult(front.run(settings.command, environ))
 
 
-def under_framework(settings: Settings, name: str, environ: Mapping[str, str]) -> RunResult:
+def under_framework(
+    settings: RecordingSettings, name: str, environ: Mapping[str, str]
+) -> RunResult:
     """Run the command, whose own Python records its steps with its framework's profiler."""
     with injection.injected(settings, settings.tool, name) as recorder:
         with Foreground() as front:
@@ -64,7 +66,7 @@ def under_framework(settings: Settings, name: str, environ: Mapping[str, str]) -
         return RunResult(code, recorder.notes(code))
 
 
-def under_nsys(settings: Settings, name: str, environ: Mapping[str, str]) -> RunResult:
+def under_nsys(settings: RecordingSettings, name: str, environ: Mapping[str, str]) -> RunResult:
     """Run the command under nsys, into `name`.nsys-rep, or .qdstrm without an importer.
 
     TraceError if nsys does not start the command.
@@ -106,7 +108,7 @@ def under_nsys(settings: Settings, name: str, environ: Mapping[str, str]) -> Run
 
 
 def under_nvprof(
-    settings: Settings, name: str, environ: Mapping[str, str], nvprof: Path
+    settings: RecordingSettings, name: str, environ: Mapping[str, str], nvprof: Path
 ) -> RunResult:
     """Run the command under nvprof, into `name`.<pid>.nvprof for each process that used a GPU."""
     with _scratch() as scratch, Foreground() as front:
@@ -328,7 +330,7 @@ def _recover(scratch: Path, output: Path) -> bool:
     return False
 
 
-def _no_recording(settings: Settings, log: Path) -> str:
+def _no_recording(settings: RecordingSettings, log: Path) -> str:
     """Why there is no recording."""
     full = _disk_full(settings.out, "--out")
     if full:

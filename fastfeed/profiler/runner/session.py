@@ -20,7 +20,7 @@ from fastfeed.profiler.runner import environment, recorder
 from fastfeed.profiler.runner.foreground import hold_streams, unrunnable
 from fastfeed.profiler.runner.injection import FRAMEWORKS
 from fastfeed.profiler.runner.output_folder import check_previous, prepare_folder, remove_previous
-from fastfeed.profiler.runner.settings import TIMELINE, Recording, Settings, rank_of
+from fastfeed.profiler.runner.settings import TIMELINE, Recording, RecordingSettings, rank_of
 
 # options without a value; every other option of these launchers has one, two where _TWO says so
 _MPI = re.compile(
@@ -49,7 +49,7 @@ _WHOLE = ("accelerate", "deepspeed", "ray", "composer", "parallel", "jsrun", "ap
 _WHOLE += ("colossalai",)
 
 
-def record(settings: Settings, environ: Mapping[str, str] = os.environ) -> Recording:
+def record(settings: RecordingSettings, environ: Mapping[str, str] = os.environ) -> Recording:
     """Run the command under a profiler and gather its recordings.
 
     ConfigError before it is started, if at all.
@@ -90,7 +90,9 @@ def record(settings: Settings, environ: Mapping[str, str] = os.environ) -> Recor
     return Recording(code, tool, tuple(traces), tuple(timelines), tuple(notes))
 
 
-def record_rank(settings: Settings, name: str, environ: Mapping[str, str]) -> recorder.RunResult:
+def record_rank(
+    settings: RecordingSettings, name: str, environ: Mapping[str, str]
+) -> recorder.RunResult:
     """Run the command of one rank. If the profiler does not start it, it runs without."""
     hold_streams()
     try:
@@ -109,7 +111,9 @@ def record_rank(settings: Settings, name: str, environ: Mapping[str, str]) -> re
     return recorder.without_profiler(settings, environ)
 
 
-def _choose(settings: Settings, environ: Mapping[str, str], notes: list[str]) -> Settings:
+def _choose(
+    settings: RecordingSettings, environ: Mapping[str, str], notes: list[str]
+) -> RecordingSettings:
     """The settings with the profiler to use, "" for none."""
     from fastfeed.profiler.runner import nsight
 
@@ -158,7 +162,7 @@ def _check_nvprof(environ: Mapping[str, str]) -> None:
         )
 
 
-def _ranks(settings: Settings, launch: Launch, env: dict[str, str]) -> int:
+def _ranks(settings: RecordingSettings, launch: Launch, env: dict[str, str]) -> int:
     """Run a launcher whose ranks each record themselves."""
     spec = replace(settings, command=()).as_json()
     rank = [sys.executable, "-m", "fastfeed.profiler.runner.session", spec]
@@ -180,7 +184,7 @@ def _script(command: list[str]) -> Iterator[Path]:
         yield path
 
 
-def _import_recordings(settings: Settings, name: str, notes: list[str]) -> list[Path]:
+def _import_recordings(settings: RecordingSettings, name: str, notes: list[str]) -> list[Path]:
     """The recordings of a rank in the form to keep; raw ones are imported."""
     from fastfeed.profiler.runner import nsight
 
@@ -222,7 +226,7 @@ def main(arguments: list[str]) -> int:
 
     Its notes go to a file next to the recording.
     """
-    settings = replace(Settings.from_json(arguments[0]), command=tuple(arguments[1:]))
+    settings = replace(RecordingSettings.from_json(arguments[0]), command=tuple(arguments[1:]))
     problem = unrunnable(settings.command)
     if problem is not None:
         print(f"fastfeed: {problem[1]}", file=sys.stderr)

@@ -14,7 +14,7 @@ _STEP_OPTIONS = ("skip_steps", "record_steps", "stop_after")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class RecordingSettings:
     command: tuple[str, ...]
     out: Path  # absolute: the command may change its folder
     tool: str = "auto"  # auto, nsys, nvprof, torch, jax, tensorflow; "" none
@@ -39,7 +39,7 @@ class Settings:
         return " and ".join(changed)
 
     @classmethod
-    def from_json(cls, text: str) -> Settings:
+    def from_json(cls, text: str) -> RecordingSettings:
         fields = json.loads(text)
         nsys = fields.pop("nsys")
         settings = cls(**fields | {"command": tuple(fields["command"]), "out": Path(fields["out"])})
@@ -51,7 +51,7 @@ class Recording:
     """Results of one run of the recorded command."""
 
     code: int  # the command's, as a shell has it
-    tool: str  # as in Settings; "" if only timelines were written
+    tool: str  # as in RecordingSettings; "" if only timelines were written
     traces: tuple[Path, ...] = ()  # of GPU work, one per rank
     timelines: tuple[Path, ...] = ()  # of feeds
     notes: tuple[str, ...] = ()  # sentences for the user

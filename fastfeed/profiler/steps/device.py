@@ -30,7 +30,7 @@ from fastfeed.profiler.model.intervals import (
 )
 from fastfeed.profiler.model.kernel_names import framework_of
 from fastfeed.profiler.model.result import (
-    Cold,
+    ColdStart,
     DeviceResult,
     Gap,
     InputStage,
@@ -186,7 +186,9 @@ def labels(devices: Sequence[tuple[Trace, int]], trace_count: int) -> list[str]:
     return texts
 
 
-def _cold_start(attribution: Attribution, steps: Steps, steady: Period, first: int) -> Cold | None:
+def _cold_start(
+    attribution: Attribution, steps: Steps, steady: Period, first: int
+) -> ColdStart | None:
     """The time before the first steady step, and its causes."""
     steady_start = int(steady.spans[0, 0])
     cold_spans = clip(
@@ -199,7 +201,7 @@ def _cold_start(attribution: Attribution, steps: Steps, steady: Period, first: i
         return None
     cold = summarize_period(attribution, cold_spans)
     cut = 0 if steps.whole is None else int((~steps.whole[:skipped]).sum())
-    return Cold(skipped, cold_spans, cold.budget.idle, cold.causes, cut)
+    return ColdStart(skipped, cold_spans, cold.budget.idle, cold.causes, cut)
 
 
 def _worst_gaps(attribution: Attribution, steps: Steps, judged: Period) -> tuple[Gap, ...]:

@@ -27,7 +27,7 @@ from fastfeed.profiler.model.intervals import (
     subtract,
     union,
 )
-from fastfeed.profiler.model.result import Cold, Period, Phase, Steps
+from fastfeed.profiler.model.result import ColdStart, Period, Phase, Steps
 from fastfeed.profiler.model.trace import RangeKind, Trace
 from fastfeed.profiler.steps.marks import in_process
 
@@ -97,7 +97,7 @@ def training_steps(steps: Steps, phases: Mapping[str, np.ndarray]) -> Steps:
 
 
 def summarize_phases(
-    attribution: Attribution, phases: Mapping[str, np.ndarray], cold: Cold | None
+    attribution: Attribution, phases: Mapping[str, np.ndarray], cold: ColdStart | None
 ) -> tuple[Phase, ...]:
     """Each phase's time by cause, in order of time; includes the warm-up."""
     sets = dict(phases)

@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from fastfeed.printable import plural
 from fastfeed.profiler.model.causes import FAMILIES, INPUT_CAUSES, STARVED, STARVING, Cause, word
 from fastfeed.profiler.model.format import duration, interval, percent
-from fastfeed.profiler.model.result import Cold, DeviceResult, FeedResult, Remedy, Share, Verdict
+from fastfeed.profiler.model.result import (
+    ColdStart,
+    DeviceResult,
+    FeedResult,
+    Remedy,
+    Share,
+    Verdict,
+)
 from fastfeed.profiler.model.trace import Origin
 from fastfeed.profiler.verdict.abstention import (
     CONFIRMED_STEPS,
@@ -300,7 +307,7 @@ def _counter_evidence(device: DeviceResult, devices: Sequence[DeviceResult]) -> 
     return tuple(sentences)
 
 
-def _left_out(cold: Cold) -> str:
+def _left_out(cold: ColdStart) -> str:
     """The reason why the steady steps do not begin with the first."""
     if cold.steps == cold.cut:
         return "The recording begins inside the first step, which is left out."

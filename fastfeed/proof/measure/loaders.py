@@ -14,7 +14,7 @@ from typing import Any
 from fastfeed.adapters.watch.loader import count_samples
 from fastfeed.proof.measure.block_sizes import choose
 from fastfeed.proof.measure.modes import LOADER_MODES, Mode
-from fastfeed.proof.measure.record import Record
+from fastfeed.proof.measure.record import ProofRecord
 from fastfeed.proof.measure.session import SETTLE, Agree, Ended, OnChange, Schedule, Session
 from fastfeed.proof.synchronize import synchronize
 from fastfeed.system.clocks import steady_ns
@@ -27,7 +27,7 @@ Begin = Callable[[], Iterator[Any]]
 Place = Callable[[Any], tuple[Any, bool]]  # a batch on the device, and whether it can be put there
 
 
-def measure_loader(step: Step, loader: Iterable[Any], seconds: float) -> Record:
+def measure_loader(step: Step, loader: Iterable[Any], seconds: float) -> ProofRecord:
     """Measure a step with a loader that is no Feed.
 
     Args:
@@ -69,7 +69,7 @@ def loader_session(
         on_change: Called with the record when a round has ended.
         agree: Called with the schedule; returns the one to follow.
     """
-    record = Record(_about(loader), seconds, modes=[mode.value for mode in modes])
+    record = ProofRecord(_about(loader), seconds, modes=[mode.value for mode in modes])
     inputs = _LoaderInputs(record, begin, under_way, tuple(modes), place)
     return Session(inputs, record, on_change, agree)
 
@@ -81,7 +81,7 @@ class _LoaderInputs:
 
     def __init__(
         self,
-        record: Record,
+        record: ProofRecord,
         begin: Begin,
         under_way: Iterator[Any] | None,
         modes: tuple[Mode, ...],

@@ -31,7 +31,7 @@ class Block:
 
 
 @dataclass(slots=True)
-class Record:
+class ProofRecord:
     """All that is known of a proof."""
 
     feed: dict[str, Any]  # name, source, batch, steps, threads, prefetch, side_process, rank, world
@@ -50,7 +50,7 @@ class Record:
     notes: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, feed: FeedSession, seconds: float) -> Record:
+    def of(cls, feed: FeedSession, seconds: float) -> ProofRecord:
         """Create the record of a proof that begins."""
         plan = feed.plan
         source = feed.source
@@ -73,7 +73,7 @@ class Record:
         return {"fastfeed_prove_record": _FORMAT, "version": __version__, **asdict(self)}
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Record:
+    def from_dict(cls, values: dict[str, Any]) -> ProofRecord:
         """The inverse of `as_dict`."""
         if values.get("fastfeed_prove_record") != _FORMAT:
             raise ProofError(

@@ -29,7 +29,7 @@ from fastfeed.proof.measure.block_sizes import (
 )
 from fastfeed.proof.measure.modes import FEED_MODES, Mode, order
 from fastfeed.proof.measure.page_cache import FilePages
-from fastfeed.proof.measure.record import Block, Record
+from fastfeed.proof.measure.record import Block, ProofRecord
 from fastfeed.proof.synchronize import uses_gpu
 from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.buffers import Allocate
@@ -45,7 +45,7 @@ TIMED = 5  # more steps, which tell how long one takes
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class ProofJob:
     """Options of a proof, also in the trainer's process."""
 
     seconds: float = 60.0
@@ -65,7 +65,7 @@ class Schedule:
 
 
 Agree = Callable[[Schedule], Schedule]  # of several ranks, all must take the schedule of one
-OnChange = Callable[[Record], None]  # called with the record when a round has ended
+OnChange = Callable[[ProofRecord], None]  # called with the record when a round has ended
 
 
 class Ended(Exception):
@@ -120,7 +120,7 @@ class Session:
     def __init__(
         self,
         inputs: Inputs,
-        record: Record,
+        record: ProofRecord,
         on_change: OnChange = lambda record: None,
         agree: Agree = lambda schedule: schedule,
     ) -> None:
@@ -306,13 +306,13 @@ class Session:
 
 def feed_session(
     feed: FeedSession,
-    job: Job,
+    job: ProofJob,
     synchronize: Callable[[], None],
     on_change: OnChange = lambda record: None,
     agree: Agree = lambda schedule: schedule,
 ) -> Session:
     """The proof of one feed; `synchronize` waits until the devices have nothing left to do."""
-    record = Record.of(feed, job.seconds)
+    record = ProofRecord.of(feed, job.seconds)
     return Session(_FeedInputs(feed, job, record, synchronize), record, on_change, agree)
 
 
@@ -320,7 +320,7 @@ class _FeedInputs:
     """The inputs of one feed."""
 
     def __init__(
-        self, feed: FeedSession, job: Job, record: Record, synchronize: Callable[[], None]
+        self, feed: FeedSession, job: ProofJob, record: ProofRecord, synchronize: Callable[[], None]
     ) -> None:
         self.settling = max(SETTLE - TIMED, settling_steps(feed.prefetch))
         self._feed = feed

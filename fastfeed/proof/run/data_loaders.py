@@ -24,7 +24,7 @@ AFTER_IMPORT = {  # module of the trainer -> what to call with it
 }
 
 
-def count_steps(module: Any, choice: Choice | None = None) -> Any:
+def count_steps(module: Any, choice: LoaderChoice | None = None) -> Any:
     """Report every step of an optimizer to the choice; returns PyTorch's handle of the hook.
 
     Args:
@@ -41,7 +41,7 @@ def count_steps(module: Any, choice: Choice | None = None) -> Any:
     return module.register_optimizer_step_post_hook(stepped)
 
 
-def watch_loaders(module: Any, choice: Choice | None = None) -> None:
+def watch_loaders(module: Any, choice: LoaderChoice | None = None) -> None:
     """Let the choice begin the epochs of every DataLoader.
 
     Args:
@@ -58,7 +58,7 @@ def watch_loaders(module: Any, choice: Choice | None = None) -> None:
     module.DataLoader.__iter__ = begin_watched
 
 
-def watch_fit(module: Any, choice: Choice | None = None) -> None:
+def watch_fit(module: Any, choice: LoaderChoice | None = None) -> None:
     """Let the choice take the data of Keras's `fit`, on any backend.
 
     Args:
@@ -84,11 +84,11 @@ def watch_fit(module: Any, choice: Choice | None = None) -> None:
     module.EpochIterator.__init__ = initialize_and_take
 
 
-class Choice:
+class LoaderChoice:
     """The loader that is measured: the first one that a trainer has stepped with."""
 
     def __init__(self) -> None:
-        self.last: Epoch | None = None  # that gave the newest batch
+        self.last: LoaderEpoch | None = None  # that gave the newest batch
         self._loader: Any = None
         self._session: Session | None = None
         self._is_made = False
@@ -99,7 +99,7 @@ class Choice:
         if self._is_fit or (self._is_made and self._session is None):
             return begin()
         if self._session is None:
-            return Epoch(self, loader, begin)
+            return LoaderEpoch(self, loader, begin)
         if loader is self._loader:
             return trainer.current().measured(self._session)
         self._session.cut()
@@ -140,10 +140,10 @@ class Choice:
         self._session = trainer.current().measure(loader, begin, under_way, place)
 
 
-class Epoch:
+class LoaderEpoch:
     """An epoch of a DataLoader, which becomes the proof's when its loader is chosen."""
 
-    def __init__(self, choice: Choice, loader: Any, begin: Begin) -> None:
+    def __init__(self, choice: LoaderChoice, loader: Any, begin: Begin) -> None:
         self.loader = loader
         self.begin = begin
         self.batches = begin()
@@ -160,7 +160,7 @@ class Epoch:
 class _FitData:
     """The data of one `fit`, as Keras's adapter gives it to the backend."""
 
-    def __init__(self, choice: Choice, loader: Any, adapter: Any) -> None:
+    def __init__(self, choice: LoaderChoice, loader: Any, adapter: Any) -> None:
         self.loader = loader
         self.adapter = adapter
         self._data = adapter  # for Watched.to_keras, which needs no more of a Watched
@@ -203,4 +203,4 @@ def _endless(data: Any) -> Any:
     return watched
 
 
-_CHOICE = Choice()
+_CHOICE = LoaderChoice()

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from fastfeed.errors import ProofError
 from fastfeed.printable import plural
-from fastfeed.proof.measure.record import Record
+from fastfeed.proof.measure.record import ProofRecord
 from fastfeed.proof.report.sentences import percent, rate
 from fastfeed.proof.step_costs import SCHEMA, StepCosts
 
@@ -36,7 +36,7 @@ class RankCount:
     wait_high: float
 
     @classmethod
-    def of(cls, ranks: int, records: Sequence[Record]) -> RankCount:
+    def of(cls, ranks: int, records: Sequence[ProofRecord]) -> RankCount:
         """Count the records of all ranks of one run."""
         if len(records) != ranks:
             raise ProofError(
@@ -60,7 +60,7 @@ class RankCount:
 
 
 @dataclass(frozen=True, slots=True)
-class Scaling:
+class RankScaling:
     """Rows by number of ranks, the fewest first; speed-up and efficiency are against those."""
 
     rows: tuple[RankCount, ...]

@@ -22,8 +22,8 @@ from fastfeed.feed.session import PROVE
 from fastfeed.printable import plural
 from fastfeed.profiler.runner.foreground import descendants
 from fastfeed.profiler.runner.injection import after_import
-from fastfeed.proof.measure.record import Record
-from fastfeed.proof.measure.session import Job
+from fastfeed.proof.measure.record import ProofRecord
+from fastfeed.proof.measure.session import ProofJob
 from fastfeed.proof.report.sentences import shown
 from fastfeed.proof.result import Proof
 from fastfeed.proof.run.data_loaders import AFTER_IMPORT
@@ -38,16 +38,16 @@ _KILL_S = 10.0  # after SIGTERM
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TrainerRun:
     """Files and exit code that a run of the trainer has left."""
 
     code: int  # the first exit code that is not 0; negative: the signal that killed it
-    records: tuple[Record, ...]  # by rank; those that have begun
+    records: tuple[ProofRecord, ...]  # by rank; those that have begun
     others: tuple[str, ...]  # feeds that were not measured
     problem: str  # why the trainer could not be measured, in its own words
 
 
-def run(command: Sequence[str], job: Job, ranks: int | None = None) -> Outcome:
+def run(command: Sequence[str], job: ProofJob, ranks: int | None = None) -> TrainerRun:
     """Run the trainer until its proof is complete, or it ends. Its output goes to standard error.
 
     Args:
@@ -76,17 +76,17 @@ def run(command: Sequence[str], job: Job, ranks: int | None = None) -> Outcome:
             if path.suffix in (".json", ".txt")
         }
     names = sorted((n for n in texts if n.startswith("record-")), key=lambda n: int(n[7:-5]))
-    records = tuple(Record.from_dict(json.loads(texts[n])) for n in names)
+    records = tuple(ProofRecord.from_dict(json.loads(texts[n])) for n in names)
     others = tuple(
         shown(name) or f"{source} (without a name)"
         for name, source in json.loads(texts.get(OTHERS, "[]"))
     )
-    return Outcome(
+    return TrainerRun(
         next((code for code in codes if code), 0), records, others, texts.get(PROBLEM, "")
     )
 
 
-def concluded(outcome: Outcome, job: Job, ranks: int = 1) -> Proof:
+def concluded(outcome: TrainerRun, job: ProofJob, ranks: int = 1) -> Proof:
     """The first rank's proof; ProofError with the reason if it could not be made."""
     if outcome.problem:
         raise ProofError(outcome.problem)
@@ -113,7 +113,7 @@ def concluded(outcome: Outcome, job: Job, ranks: int = 1) -> Proof:
 
 
 @contextmanager
-def _folder(job: Job) -> Iterator[Path]:
+def _folder(job: ProofJob) -> Iterator[Path]:
     """Temporary folder of a run, with its job in it."""
     try:
         folder = tempfile.TemporaryDirectory(prefix="fastfeed-prove-", ignore_cleanup_errors=True)
@@ -133,7 +133,7 @@ def _ended(code: int) -> str:
     return f"was {died_of(code)}{', as the system does when memory runs out' * is_kill(code)}"
 
 
-def _above(outcome: Outcome) -> str:
+def _above(outcome: TrainerRun) -> str:
     return "; its own message is above" if outcome.code > 0 else ""
 
 
@@ -144,7 +144,7 @@ _OTHER_LOOPS = (  # a `for` over a generator cannot be intercepted
 )
 
 
-def _no_feed(outcome: Outcome, job: Job) -> str:
+def _no_feed(outcome: TrainerRun, job: ProofJob) -> str:
     if outcome.code:
         return (
             f"the command {_ended(outcome.code)} before it took a batch from a feed or"

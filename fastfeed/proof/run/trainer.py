@@ -28,8 +28,8 @@ from fastfeed.feed.session import JOB, PROVE, read_job
 from fastfeed.proof.measure.block_sizes import BlockSizes
 from fastfeed.proof.measure.loaders import Begin, Place, loader_session
 from fastfeed.proof.measure.modes import LOADER_MODES, Mode
-from fastfeed.proof.measure.record import Record
-from fastfeed.proof.measure.session import Job, Schedule, Session, feed_session
+from fastfeed.proof.measure.record import ProofRecord
+from fastfeed.proof.measure.session import ProofJob, Schedule, Session, feed_session
 from fastfeed.proof.synchronize import synchronize
 from fastfeed.runtime.atomic_write import atomic_write
 from fastfeed.runtime.thread_pool import LockedIterator
@@ -45,7 +45,7 @@ _SCHEDULE = "schedule.json"
 Unproven = Callable[[], Any]  # begins the iteration of a feed that is not measured
 _AGREE_S = 300.0  # that ranks wait for the first one
 _lock = threading.Lock()
-_run: list[Run] = []  # of this process, once it has begun
+_run: list[ProofRun] = []  # of this process, once it has begun
 
 
 class ProofDone(SystemExit):
@@ -55,7 +55,7 @@ class ProofDone(SystemExit):
         super().__init__(0)
 
 
-def write_job(folder: str | Path, job: Job) -> None:
+def write_job(folder: str | Path, job: ProofJob) -> None:
     """Write what is measured here, for a trainer to read."""
     text = json.dumps({"measured_by": __name__, **asdict(job)})
     Path(folder, JOB).write_text(text, "utf-8")
@@ -78,22 +78,22 @@ def iterate(
     return current().iterate(feed, place, raw, unproven)
 
 
-def current() -> Run:
+def current() -> ProofRun:
     """The proof of this process."""
     with _lock:
         if not _run:
-            _run.append(Run(Path(os.environ[PROVE])))
+            _run.append(ProofRun(Path(os.environ[PROVE])))
     return _run[0]
 
 
-class Run:
+class ProofRun:
     """The proof of this process."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         job = read_job(folder)
         modes = tuple(map(Mode, job["modes"]))
-        self._job = Job(float(job["seconds"]), bool(job["cold"]), job["feed"], modes)
+        self._job = ProofJob(float(job["seconds"]), bool(job["cold"]), job["feed"], modes)
         self._name = self._job.feed
         self._feed: Any = None  # a weak reference to the feed that is measured
         self._session: Session | None = None
@@ -233,7 +233,7 @@ class Run:
             (self._folder / PROBLEM).write_text(str(error), "utf-8", "backslashreplace")
         return error
 
-    def _write(self, record: Record) -> None:
+    def _write(self, record: ProofRecord) -> None:
         _write_json(self._folder / record_name(self._world.rank), record.as_dict())
         if record.complete:
             (self._folder / complete_name(self._world.rank)).touch()

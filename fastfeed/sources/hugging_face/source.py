@@ -254,7 +254,7 @@ def _check_types(dataset: Any, schema: Any, names: Sequence[str]) -> None:
             )
 
 
-def _rows(blocks: Sequence[Block], order: np.ndarray | None, table: Table) -> np.ndarray | None:
+def _rows(blocks: Sequence[RowRange], order: np.ndarray | None, table: Table) -> np.ndarray | None:
     """Rows of the table that are samples, int64; None for all of them in their order."""
     spans = table.file_rows
     parts = []
@@ -272,7 +272,7 @@ def _rows(blocks: Sequence[Block], order: np.ndarray | None, table: Table) -> np
     return None if np.array_equal(rows, np.arange(len(table))) else rows
 
 
-class Block(NamedTuple):
+class RowRange(NamedTuple):
     """Rows [first, first + rows) of a file."""
 
     path: str
@@ -287,7 +287,7 @@ def is_dataset(data: Any) -> bool:
     )
 
 
-def blocks_of(dataset: Any) -> tuple[list[Block], np.ndarray | None]:
+def blocks_of(dataset: Any) -> tuple[list[RowRange], np.ndarray | None]:
     """The rows of files that a data set has, and the order of them, int64; None for all.
 
     ConfigError if it is in memory, streamed, transformed by a function, or has other columns than
@@ -313,7 +313,7 @@ def blocks_of(dataset: Any) -> tuple[list[Block], np.ndarray | None]:
     return blocks, indices.column(0).to_numpy().astype(np.int64)
 
 
-def _block(table: Any) -> Block:
+def _block(table: Any) -> RowRange:
     path = getattr(table, "path", None)
     if path is None:
         raise _refused("is in memory", _SAVE)
@@ -324,7 +324,7 @@ def _block(table: Any) -> Block:
             first += offset
         elif name not in _HARMLESS:
             raise _refused(f"was changed by {name}, which its files do not have", _SAVE)
-    return Block(str(path), first, len(table))
+    return RowRange(str(path), first, len(table))
 
 
 def _refused(why: str, instead: str) -> ConfigError:

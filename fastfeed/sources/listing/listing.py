@@ -25,7 +25,7 @@ from fastfeed.sources.listing.listing_file import ARRAYS, suffix_of, write_listi
 from fastfeed.sources.listing.local_tree import IMAGE_EXTENSIONS, LocalTree
 from fastfeed.sources.listing.remote_tree import RemoteTree, trimmed
 from fastfeed.sources.listing.skipped_files import SkippedFiles
-from fastfeed.sources.progress import Progress, progress_bar
+from fastfeed.sources.progress import ScanProgress, progress_bar
 from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.storage.reads import is_local
 from fastfeed.storage.storage import Storage
@@ -36,7 +36,7 @@ _LISTED = "folders, {task.fields[images]:,} images, {task.fields[rate]:,.0f}/s"
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class ListingSummary:
     """Counts of a listing that was written."""
 
     root: str
@@ -58,7 +58,7 @@ def list_images(
     progress: bool | None = None,
     who: str = "list_images",
     allow_links: Sequence[str] | None = None,
-) -> Summary:
+) -> ListingSummary:
     """Write all images below a folder to a file that ImageFolder and Table can read.
 
     `out` ends in .parquet, .csv or .jsonl. What is listed is kept in `out`.partial, folder by
@@ -110,7 +110,9 @@ def _disk(who: str, out: str) -> Iterator[None]:
         raise SourceError(f"{who}: cannot write {out}: {error}") from error
 
 
-def _write(journal: Journal, folders: Sequence[str], root: str, resumed: int, out: str) -> Summary:
+def _write(
+    journal: Journal, folders: Sequence[str], root: str, resumed: int, out: str
+) -> ListingSummary:
     skipped, images, size = _skipped(journal), Counter[str](), 0
     classes: list[str] = []
 
@@ -128,7 +130,7 @@ def _write(journal: Journal, folders: Sequence[str], root: str, resumed: int, ou
             )
 
     write_listing(out, in_pieces(labeled()), classes, skipped, root)
-    return Summary(
+    return ListingSummary(
         root,
         images.total(),
         size,
@@ -198,7 +200,7 @@ def _skipped(journal: Journal) -> SkippedFiles:
     return total
 
 
-def _top(tree: Tree, journal: Journal, count: Progress) -> list[str]:
+def _top(tree: Tree, journal: Journal, count: ScanProgress) -> list[str]:
     """The folders below the root, sorted; images directly in the root go to the journal."""
     if "" in journal.ends:
         return journal.ends[""].more["folders"]
@@ -215,7 +217,7 @@ def _top(tree: Tree, journal: Journal, count: Progress) -> list[str]:
     return folders
 
 
-def _walk(tree: Tree, folders: Sequence[str], journal: Journal, count: Progress) -> None:
+def _walk(tree: Tree, folders: Sequence[str], journal: Journal, count: ScanProgress) -> None:
     """List these folders, except those already listed."""
 
     def list_group(group: list[str]) -> None:

@@ -37,7 +37,7 @@ class ColumnLayout:
     sizes: tuple[int, ...]  # bytes; 0: varies
 
 
-class Damaged(ValueError):
+class DamagedSample(ValueError):
     """A sample that does not fit the shard's header."""
 
 
@@ -99,7 +99,11 @@ def header(reader: ForwardReader) -> tuple[np.ndarray, ColumnLayout]:
             )
         return offsets, layout
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        what = f"{type(error).__name__} {error}" if not isinstance(error, Damaged) else str(error)
+        what = (
+            f"{type(error).__name__} {error}"
+            if not isinstance(error, DamagedSample)
+            else str(error)
+        )
         raise SourceError(
             f"MDSShards: {reader.uri} must be an uncompressed MDS shard of version 2: {what};"
             " decompress it, or copy it again if it is damaged"
@@ -119,9 +123,9 @@ def column_locations(
         locations[name] = ValueLocation(at, own)
         at += own
     if at != stop:
-        raise Damaged(f"its columns end at {at}, it ends at {stop}")
+        raise DamagedSample(f"its columns end at {at}, it ends at {stop}")
     if at > reader.size:
-        raise Damaged(f"it ends at {at}, the shard at {reader.size}")
+        raise DamagedSample(f"it ends at {at}, the shard at {reader.size}")
     return locations
 
 
@@ -132,7 +136,7 @@ def short_value(reader: ForwardReader, location: ValueLocation) -> bytes:
 def _bytes(reader: ForwardReader, start: int, count: int) -> bytes:
     data = reader.read(start, count)
     if len(data) < count:
-        raise Damaged(f"cut off at {reader.size}")
+        raise DamagedSample(f"cut off at {reader.size}")
     return data
 
 

@@ -26,7 +26,7 @@ from fastfeed.sources.mds.shard import (
     KINDS,
     LABELS,
     VALUES,
-    Damaged,
+    DamagedSample,
     column_encodings,
     column_locations,
     header,
@@ -228,7 +228,7 @@ class MDSShards(ShardedSource):
                     label = self._label_in(reader, locations, k, notes)
                 name = short_value(reader, locations[name_column]) if name_column else b""
                 scan.add(image.offset, image.size, label, name or b"%06d" % k)
-            except Damaged as error:
+            except DamagedSample as error:
                 locations = {}
                 notes.append(f"sample {k} at {start} is damaged: {error}")
                 scan.add(min(start, reader.size), 0, None, b"%06d" % k, _DAMAGED)

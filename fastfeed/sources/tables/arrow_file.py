@@ -41,7 +41,7 @@ _LONGEST = 64 << 20  # bytes of a message without its body
 _AHEAD = 64 << 10  # bytes read with the length of a message: most end in them
 
 Read = Callable[[int, int], bytes]  # of bytes [start, stop) of the file
-_DAMAGE = (pa.ArrowException, OSError, ValueError, IndexError)  # ValueError: Damaged, too
+_DAMAGE = (pa.ArrowException, OSError, ValueError, IndexError)  # ValueError: ArrowFormatError, too
 
 
 class ImageSpans(NamedTuple):
@@ -119,7 +119,7 @@ class ArrowFile:
         return parts, ImageSpans(*(np.concatenate(each) for each in zip(*spans, strict=True)))
 
     def _images(
-        self, batch: Batch, content: str, path: str, name: str, row: int
+        self, batch: RecordBatchLayout, content: str, path: str, name: str, row: int
     ) -> tuple[ColumnPart, ImageSpans]:
         """Paths of images without bytes, and where those with bytes have them."""
         starts = np.zeros(batch.rows, np.int64)
@@ -131,7 +131,7 @@ class ArrowFile:
         paths = part(self._column(batch, path), False, name, self.uri, row)
         return replace(paths, null=paths.missing() | (lengths >= 0)), ImageSpans(starts, lengths)
 
-    def _spans(self, batch: Batch, name: str) -> tuple[np.ndarray, np.ndarray]:
+    def _spans(self, batch: RecordBatchLayout, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Starts and lengths of the values of a column of bytes, which are not read."""
         (kind, _, buffer), present = self._leaf(batch, name)
         if pa.types.is_binary(kind):
@@ -139,31 +139,33 @@ class ArrowFile:
         elif pa.types.is_large_binary(kind):
             offset_type = np.dtype(np.int64)
         else:
-            raise Damaged(f"column {name!r} holds {kind}; write images as binary")
+            raise ArrowFormatError(f"column {name!r} holds {kind}; write images as binary")
         first, stop = batch.buffers[buffer + 1]
         needed = (batch.rows + 1) * offset_type.itemsize
         if stop - first < needed:
-            raise Damaged(f"column {name!r} has too few offsets")
+            raise ArrowFormatError(f"column {name!r} has too few offsets")
         offsets = np.frombuffer(self._read(first, first + needed), offset_type).astype(np.int64)
         begin, end = batch.buffers[buffer + 2]
         lengths = np.diff(offsets)
         if offsets[0] < 0 or (lengths < 0).any() or offsets[-1] > end - begin:
-            raise Damaged(f"column {name!r} has offsets outside of its bytes")
+            raise ArrowFormatError(f"column {name!r} has offsets outside of its bytes")
         return begin + offsets[:-1], np.where(present, lengths, -1)
 
-    def _column(self, batch: Batch, name: str) -> pa.Array:
+    def _column(self, batch: RecordBatchLayout, name: str) -> pa.Array:
         (kind, node, buffer), present = self._leaf(batch, name)
         array, *_ = self._built(batch, kind, node, buffer)
         array.validate(full=True)  # a file may be from elsewhere
         if len(array) != batch.rows:
-            raise Damaged(f"column {name!r} has {len(array)} of {batch.rows} values")
+            raise ArrowFormatError(f"column {name!r} has {len(array)} of {batch.rows} values")
         return (
             array
             if present.all() or pa.types.is_null(kind)
             else pc.if_else(pa.array(present), array, None)
         )
 
-    def _leaf(self, batch: Batch, name: str) -> tuple[tuple[pa.DataType, int, int], np.ndarray]:
+    def _leaf(
+        self, batch: RecordBatchLayout, name: str
+    ) -> tuple[tuple[pa.DataType, int, int], np.ndarray]:
         """Type, first node and first buffer of a column or a field, and a mask of rows with a value."""
         column, *fields = path_to(self.schema, name)
         kind = self.schema.field(column).type
@@ -181,7 +183,7 @@ class ArrowFile:
             present &= self._present(batch, kind, buffer)
         return (kind, node, buffer), present
 
-    def _present(self, batch: Batch, kind: pa.DataType, buffer: int) -> np.ndarray:
+    def _present(self, batch: RecordBatchLayout, kind: pa.DataType, buffer: int) -> np.ndarray:
         """Mask of the rows with a value, of a field whose bitmap is this buffer: bool (rows,)."""
         if pa.types.is_null(kind):
             return np.zeros(batch.rows, bool)
@@ -192,13 +194,13 @@ class ArrowFile:
         return np.unpackbits(bits, count=batch.rows, bitorder="little").astype(bool)
 
     def _built(
-        self, batch: Batch, kind: pa.DataType, node: int, buffer: int
+        self, batch: RecordBatchLayout, kind: pa.DataType, node: int, buffer: int
     ) -> tuple[pa.Array, int, int]:
         """An array of these nodes and buffers, and the ones after them."""
         if isinstance(kind, pa.BaseExtensionType):
             kind = kind.storage_type
         if pa.types.is_dictionary(kind):
-            raise Damaged(f"a column holds {kind}; write its values themselves")
+            raise ArrowFormatError(f"a column holds {kind}; write its values themselves")
         if pa.types.is_null(kind):
             return pa.nulls(batch.rows), node + 1, buffer
         own, children = _layout(kind)
@@ -236,7 +238,7 @@ def _layout(kind: pa.DataType) -> tuple[int, list[pa.DataType]]:
         return (2 if pa.types.is_fixed_size_binary(kind) or pa.types.is_dictionary(kind) else 3), []
     if pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_dictionary(kind):
         return 2, []
-    raise Damaged(f"a column holds {kind}, which is not read")
+    raise ArrowFormatError(f"a column holds {kind}, which is not read")
 
 
 def _count(kind: pa.DataType) -> tuple[int, int]:
@@ -246,12 +248,12 @@ def _count(kind: pa.DataType) -> tuple[int, int]:
     return 1 + sum(nodes for nodes, _ in counts), buffers + sum(each for _, each in counts)
 
 
-class Damaged(ValueError):
+class ArrowFormatError(ValueError):
     """Bytes that are not Arrow's format, or a part of it that is not read."""
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class RecordBatchLayout:
     """Places of the columns of some rows; buffers are those of all fields, depth first."""
 
     rows: int
@@ -260,14 +262,14 @@ class Batch:
 
 
 class _FlatTable:
-    """A table of a FlatBuffer. Damaged, or struct.error, where it leads outside."""
+    """A table of a FlatBuffer; ArrowFormatError or struct.error where it leads outside."""
 
     def __init__(self, data: bytes, at: int) -> None:
         self._data = data
         self._at = at
         self._vtable = at - struct.unpack_from("<i", data, at)[0]
         if self._vtable < 0:
-            raise Damaged("a message that is no FlatBuffer")
+            raise ArrowFormatError("a message that is no FlatBuffer")
         self._size = struct.unpack_from("<H", data, self._vtable)[0]
 
     def place(self, field: int) -> int:
@@ -290,7 +292,7 @@ class _FlatTable:
         """A table in this one."""
         target = self._target(field)
         if not target:
-            raise Damaged("a message without a header")
+            raise ArrowFormatError("a message without a header")
         return _FlatTable(self._data, target)
 
     def pairs(self, field: int) -> list[tuple[int, int]]:
@@ -298,17 +300,17 @@ class _FlatTable:
         target = self._target(field)
         count = struct.unpack_from("<I", self._data, target)[0] if target else 0
         if 16 * count > len(self._data):
-            raise Damaged("a vector that is longer than its message")
+            raise ArrowFormatError("a vector that is longer than its message")
         values = struct.unpack_from(f"<{2 * count}q", self._data, target + 4) if count else ()
         return list(zip(values[::2], values[1::2], strict=True))
 
 
-def read_batches(read: Read, size: int) -> tuple[bytes, Iterator[Batch]]:
-    """The message of the schema, and the batches after it. Damaged."""
+def read_batches(read: Read, size: int) -> tuple[bytes, Iterator[RecordBatchLayout]]:
+    """The message of the schema, and the batches after it. ArrowFormatError."""
     messages = _messages(read, size)
     schema, kind, *_ = next(messages, (b"", 0, 0, 0))
     if kind != _SCHEMA:
-        raise Damaged("it does not begin with a schema")
+        raise ArrowFormatError("it does not begin with a schema")
     return schema, (
         _batch(message, body, stop) for message, kind, body, stop in messages if kind == _BATCH
     )
@@ -321,11 +323,11 @@ def _messages(read: Read, size: int) -> Iterator[tuple[bytes, int, int, int]]:
         ahead = read(at, min(at + _AHEAD, size))
         mark, length = struct.unpack_from("<II", ahead)
         if mark != _CONTINUATION:
-            raise Damaged(f"no message of Arrow at {at}, or one from before version 0.15")
+            raise ArrowFormatError(f"no message of Arrow at {at}, or one from before version 0.15")
         if not length:
             return
         if length > min(_LONGEST, size - at - 8):
-            raise Damaged(f"it is cut off in the message at {at}")
+            raise ArrowFormatError(f"it is cut off in the message at {at}")
         if 8 + length > len(ahead):
             ahead = read(at, at + 8 + length)
         message = ahead[: 8 + length]
@@ -334,17 +336,17 @@ def _messages(read: Read, size: int) -> Iterator[tuple[bytes, int, int, int]]:
             kind = table.number(1, "<B")
             body_length = table.number(3, "<q")
         except struct.error as error:
-            raise Damaged(f"no message of Arrow at {at}") from error
+            raise ArrowFormatError(f"no message of Arrow at {at}") from error
         body = at + 8 + length
         at = body + body_length
         if body_length < 0 or at > size:
-            raise Damaged(f"it is cut off in the message at {body - 8 - length}")
+            raise ArrowFormatError(f"it is cut off in the message at {body - 8 - length}")
         yield message, kind, body, at
     if at != size:
-        raise Damaged(f"{size - at} bytes after its last message")
+        raise ArrowFormatError(f"{size - at} bytes after its last message")
 
 
-def _batch(message: bytes, body: int, stop: int) -> Batch:
+def _batch(message: bytes, body: int, stop: int) -> RecordBatchLayout:
     try:
         header = _FlatTable(message, 8 + struct.unpack_from("<I", message, 8)[0]).table(2)
         rows = header.number(0, "<q")
@@ -353,12 +355,12 @@ def _batch(message: bytes, body: int, stop: int) -> Batch:
         compressed = header.place(3)
         views = header.place(4)
     except struct.error as error:
-        raise Damaged(f"a record batch at {body} that is no FlatBuffer") from error
+        raise ArrowFormatError(f"a record batch at {body} that is no FlatBuffer") from error
     if compressed:
-        raise Damaged("its record batches are compressed; write them without compression")
+        raise ArrowFormatError("its record batches are compressed; write them without compression")
     if views:
-        raise Damaged("it has columns of views; write them as binary and string")
+        raise ArrowFormatError("it has columns of views; write them as binary and string")
     places = [(body + start, body + start + length) for start, length in buffers]
     if rows < 0 or any(not body <= first <= last <= stop for first, last in places):
-        raise Damaged(f"a record batch at {body} whose buffers are outside of it")
-    return Batch(rows, nodes, places)
+        raise ArrowFormatError(f"a record batch at {body} whose buffers are outside of it")
+    return RecordBatchLayout(rows, nodes, places)

@@ -14,7 +14,7 @@ from typing import Any
 from fastfeed.errors import MissingExtra, SourceError
 from fastfeed.sources.tables.columns import ColumnPart
 from fastfeed.sources.tables.csv_jsonl import no_column
-from fastfeed.sources.tables.parquet_footer import Pages, RowGroup, pages_of, row_groups
+from fastfeed.sources.tables.parquet_footer import PageTotals, RowGroup, pages_of, row_groups
 from fastfeed.storage.event_loop import results
 from fastfeed.storage.reads import Unread, readable
 from fastfeed.storage.shard_files import ShardReader
@@ -155,7 +155,7 @@ def _is_empty(shards: ShardReader, file: int, footer: Footer, leaf: str) -> bool
         return False
     spans = [footer.span(k, leaf)[:2] for k in range(len(footer.groups))]
     try:
-        pieces = PartialFile(shards, file, _fetch(shards, file, spans))
+        pieces = PrefetchedFile(shards, file, _fetch(shards, file, spans))
         pages = _pages(pieces, footer, range(len(footer.groups)), [leaf])
         if pages.most > len(footer.groups) * _NO_IMAGES + 9 * pages.values:
             return False
@@ -184,7 +184,7 @@ def read_parquet(
         footer.kind(name)
     first = 0
     for groups, spans in _portions(footer, list(fields.values())):
-        pieces = PartialFile(shards, file, _fetch(shards, file, spans))
+        pieces = PrefetchedFile(shards, file, _fetch(shards, file, spans))
         rows = 0
         try:
             for table in _tables(pieces, footer, groups, list(fields.values()), budget):
@@ -209,7 +209,7 @@ def read_parquet(
 
 
 def _tables(
-    pieces: PartialFile, footer: Footer, groups: list[int], names: list[str], budget: Budget
+    pieces: PrefetchedFile, footer: Footer, groups: list[int], names: list[str], budget: Budget
 ) -> Iterator[pa.Table]:
     """Columns of row groups, at once or in batches if memory is short."""
     pages = _pages(pieces, footer, groups, names)
@@ -225,10 +225,10 @@ def _tables(
 
 
 def _pages(
-    pieces: PartialFile, footer: Footer, groups: Iterable[int], names: Sequence[str]
-) -> Pages:
+    pieces: PrefetchedFile, footer: Footer, groups: Iterable[int], names: Sequence[str]
+) -> PageTotals:
     """The pages of columns in row groups. ValueError."""
-    pages = Pages()
+    pages = PageTotals()
     for group in groups:
         chunks = [chunk for name in names for chunk in footer.groups[group].chunks_of(name)]
         for chunk in chunks:
@@ -239,7 +239,7 @@ def _pages(
     return pages
 
 
-def _longest(pieces: PartialFile, footer: Footer, groups: list[int], names: list[str]) -> int:
+def _longest(pieces: PrefetchedFile, footer: Footer, groups: list[int], names: list[str]) -> int:
     """Bytes of the longest value in the dictionaries of these columns."""
     longest = 0
     file = pq.ParquetFile(pieces, metadata=footer.about, pre_buffer=False, read_dictionary=names)
@@ -257,7 +257,7 @@ def _longest(pieces: PartialFile, footer: Footer, groups: list[int], names: list
 
 
 def images(
-    pieces: PartialFile,
+    pieces: PrefetchedFile,
     about: pq.FileMetaData,
     group: int,
     leaf: str,
@@ -289,7 +289,7 @@ def give_back() -> None:
     pa.default_memory_pool().release_unused()
 
 
-class PartialFile(io.RawIOBase):
+class PrefetchedFile(io.RawIOBase):
     """A file of which some ranges were read; others are read when PyArrow wants them after all."""
 
     def __init__(self, shards: ShardReader, file: int, pieces: Sequence[tuple[int, bytes]]) -> None:
@@ -333,7 +333,7 @@ class PartialFile(io.RawIOBase):
 
 
 def _open(
-    pieces: PartialFile, about: pq.FileMetaData, dictionaries: list[str] | None = None
+    pieces: PrefetchedFile, about: pq.FileMetaData, dictionaries: list[str] | None = None
 ) -> pq.ParquetFile:
     return pq.ParquetFile(
         pieces,

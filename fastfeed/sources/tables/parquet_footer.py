@@ -173,7 +173,7 @@ def _varint(data: Any, at: int) -> tuple[int, int]:
 
 
 @dataclass(slots=True)
-class Pages:
+class PageTotals:
     """The pages of some columns, together."""
 
     unpacked: int = 0  # bytes
@@ -191,7 +191,7 @@ class Pages:
         """Bytes that they may take."""
         return self.least + self.repeated * self.longest
 
-    def add(self, more: Pages) -> None:
+    def add(self, more: PageTotals) -> None:
         """Count those of another column as well."""
         self.unpacked += more.unpacked
         self.values += more.values
@@ -199,14 +199,14 @@ class Pages:
         self.longest = max(self.longest, more.longest)
 
 
-def pages_of(chunk: Any, count: int) -> Pages:
+def pages_of(chunk: Any, count: int) -> PageTotals:
     """Pages of one column chunk (its bytes) with `count` values.
 
     ValueError if it is damaged.
 
     Pages after these values are not read, so they do not count.
     """
-    pages = Pages()
+    pages = PageTotals()
     dictionary = 0
     at = 0
     while at < len(chunk) and pages.values < count:

@@ -25,7 +25,7 @@ from fastfeed.printable import format_size, printable, warn
 from fastfeed.sources.access import Access
 from fastfeed.sources.tables.columns import RowLocator
 from fastfeed.sources.tables.image_files import ImageFiles
-from fastfeed.sources.tables.parquet import BadFile, PartialFile, TooLarge, images, metadata
+from fastfeed.sources.tables.parquet import BadFile, PrefetchedFile, TooLarge, images, metadata
 from fastfeed.sources.tables.parquet_footer import row_groups
 from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.storage.reads import Completed, MappedRead, Pending, Unread
@@ -193,7 +193,7 @@ class RowGroups:
 
     def _unpack(self, unit: int, data: bytes) -> Any:
         file, start, _ = self._location(unit)
-        pieces = PartialFile(self._shards, file, [(start, data)])
+        pieces = PrefetchedFile(self._shards, file, [(start, data)])
         group = int(self._arrays["unit_group"][unit])
         try:
             rows = int(self._arrays["unit_rows"][unit])
@@ -409,7 +409,7 @@ class RowGroupPaths:
             chunk = self._shards.read(file, start, stop)
             if isinstance(chunk, Unread):
                 return chunk
-            pieces = PartialFile(self._shards, file, [(start, chunk)])
+            pieces = PrefetchedFile(self._shards, file, [(start, chunk)])
             first, end = column.edges[group : group + 2]
             paths = images(
                 pieces, column.about, group, self._name, end - first, chunk, self._memory

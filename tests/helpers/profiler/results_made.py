@@ -13,7 +13,7 @@ from fastfeed.profiler.model import intervals
 from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.format import WORDS, percent
 from fastfeed.profiler.model.result import (
-    Cold,
+    ColdStart,
     DeviceResult,
     FeedResult,
     Gap,
@@ -120,7 +120,7 @@ def device(
         last=int(end[-1]),
         whole=whole,
         steady=judged,
-        cold=Cold(cold, cold_spans, early.budget.idle, early.causes) if early else None,
+        cold=ColdStart(cold, cold_spans, early.budget.idle, early.causes) if early else None,
         steps=Steps(
             spans, tuple(f"ProfilerStep#{i}" for i in range(steps)), "ProfilerStep#N", steady
         ),

@@ -10,20 +10,20 @@ from collections.abc import Callable, Mapping
 
 from conftest import environment
 
-from fastfeed.profiler.runner.settings import Settings
+from fastfeed.profiler.runner.settings import RecordingSettings
 
 RUN = """
 import dataclasses, json, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job begins without
 from fastfeed.profiler.runner.session import record
-from fastfeed.profiler.runner.settings import Settings
-done = record(Settings.from_json(sys.argv[1]))
+from fastfeed.profiler.runner.settings import RecordingSettings
+done = record(RecordingSettings.from_json(sys.argv[1]))
 print(json.dumps(dataclasses.asdict(done), default=str), file=sys.stderr)
 """
 
 
 def when_ready(
-    settings: Settings,
+    settings: RecordingSettings,
     act: Callable[[subprocess.Popen[str]], None],
     environ: Mapping[str, str] | None = None,
 ) -> tuple[str, str]:

@@ -22,7 +22,7 @@ from fastfeed.preprocess.inputs.previous_job import open_previous_job
 from fastfeed.preprocess.inputs.source_spec import open_input
 from fastfeed.preprocess.model.plan import JobPlan, ordered
 from fastfeed.preprocess.model.recipe import FORMATS, Encoding, Packing, Recipe, Scaling
-from fastfeed.preprocess.model.record import Entry, Record
+from fastfeed.preprocess.model.record import Entry, ShardRecord
 from fastfeed.sources.detect import kind_of
 from fastfeed.storage.reads import Unread
 from fastfeed.storage.storage import Storage
@@ -66,7 +66,7 @@ def written(
             [sample(i, recipe.encoding.extension, labeled) for i in there],
             place.name,
         )
-        record = Record(shard.name, shard.index, plan.hash, (), tuple(there), (), ())
+        record = ShardRecord(shard.name, shard.index, plan.hash, (), tuple(there), (), ())
         (root / record.name).parent.mkdir(parents=True, exist_ok=True)
         (root / record.name).write_text(json.dumps(asdict(record)))
     return plan

@@ -15,7 +15,7 @@ from fastfeed.errors import TargetError
 from fastfeed.preprocess import Encoding, Recipe, Scaling, open_input
 from fastfeed.preprocess.model.report import Reporter
 from fastfeed.preprocess.planning.estimate import (
-    Estimate,
+    JobEstimate,
     check_space,
     estimate,
     sample_positions,
@@ -79,14 +79,16 @@ def test_it_ends_after_a_while(photographs):
 
 
 def test_time_is_divided_among_workers_as_far_as_there_are_shards():
-    found = Estimate(1000, 100, Counter(), 1e6, 1e5, 0, {"decode": 0.03, "write": 0.01}, shards=4)
+    found = JobEstimate(
+        1000, 100, Counter(), 1e6, 1e5, 0, {"decode": 0.03, "write": 0.01}, shards=4
+    )
     assert found.seconds(1) == pytest.approx(40) and found.seconds(2) == pytest.approx(20)
     assert found.seconds(64) == pytest.approx(10)
     assert found.document(2)["seconds"] == 20 and found.document(2)["bytes"] == 100_000_000
 
 
 def test_too_little_room():
-    found = Estimate(1000, 100, Counter(corrupt=10), 1e6, 1e5, 1e4, shards=4, free=80_000_000)
+    found = JobEstimate(1000, 100, Counter(corrupt=10), 1e6, 1e5, 1e4, shards=4, free=80_000_000)
     assert (found.output, found.low, found.high) == (90e6, 81e6, 99e6)
     with pytest.raises(
         TargetError,

@@ -8,7 +8,7 @@ import pytest
 from helpers.small_jobs import finished_job
 
 from fastfeed.preprocess.reports.statistics import (
-    Run,
+    RunStatistics,
     aspect,
     bins,
     bottleneck,
@@ -54,7 +54,7 @@ def test_times_of_several_runs_add_up_and_torn_lines_do_not_count(job):
     )
     took = statistics(job).took
     job.target.write(TIMES, before)
-    assert took == Run(20.0, 40.0, {"read": 4.0, "decode": 24.0}, 200, 10, 0, 2)
+    assert took == RunStatistics(20.0, 40.0, {"read": 4.0, "decode": 24.0}, 200, 10, 0, 2)
     assert list(took.stages) == ["read", "decode"]  # in the order of the work
 
 
@@ -98,7 +98,7 @@ def test_times_of_several_runs_add_up_and_torn_lines_do_not_count(job):
 )
 def test_the_limit_is_one_sentence(stages, workers, words):
     said = bottleneck(
-        Run(
+        RunStatistics(
             10.0,
             10.0 * workers,
             {k: float(v) for k, v in stages.items()},

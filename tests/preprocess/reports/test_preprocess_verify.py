@@ -16,7 +16,7 @@ from helpers.small_jobs import FORMATS, InlineEngine, finished_job, recipe
 from fastfeed.errors import SourceError
 from fastfeed.preprocess import run
 from fastfeed.preprocess.model.layout import SUFFIXES
-from fastfeed.preprocess.model.record import Record
+from fastfeed.preprocess.model.record import ShardRecord
 from fastfeed.preprocess.reports.verify import count_samples, repair, verify
 from fastfeed.preprocess.targets.job_state import open_job
 from fastfeed.preprocess.targets.lock import temporary_name
@@ -104,12 +104,12 @@ def test_records_that_say_something_else_than_the_files(job, tmp_path):
     """Their checksums fit: what wrote them was wrong, or lied."""
     shards = tmp_path / "shards"
     path = shards / "__job/records/shard-000001.json"
-    record = Record.load(path.read_bytes(), path.name)
+    record = ShardRecord.load(path.read_bytes(), path.name)
     path.write_bytes(
         replace(record, ids=record.ids[1:], bad=(*record.bad, *job.records[0].bad[:1])).dump()
     )
     other = shards / "__job/records/shard-000002.json"
-    record = Record.load(other.read_bytes(), other.name)
+    record = ShardRecord.load(other.read_bytes(), other.name)
     other.write_bytes(replace(record, ids=record.ids[1:]).dump())
     third = shards / "shard-000003.tar"
     third.write_bytes(b"no tar".ljust(1024))

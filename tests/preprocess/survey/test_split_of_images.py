@@ -15,17 +15,17 @@ import fastfeed as ff
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.model.recipe import Recipe, Selection
 from fastfeed.preprocess.planning.select import PlannedGroups, select
-from fastfeed.preprocess.planning.split import Groups
+from fastfeed.preprocess.planning.split import ColumnGroups
 from fastfeed.sources.splitting import sides_by_class
 
 SPLIT = {"train": 0.7, "holdout": 0.2, "test": 0.1}
 
 
-def grouped(values: Sequence[str]) -> Groups:
+def grouped(values: Sequence[str]) -> ColumnGroups:
     """A column of these values; "" is none."""
     known = sorted({*values} - {""})
     of = [known.index(value) if value else -1 for value in values]
-    return Groups("photographer", known, np.array(of, np.int64))
+    return ColumnGroups("photographer", known, np.array(of, np.int64))
 
 
 def chosen(

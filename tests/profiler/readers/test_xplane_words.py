@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fastfeed.profiler.model.causes import SEVERE, STARVED, word
-from fastfeed.profiler.readers.protobuf import FIXED64, LEN, PAD, Field, double, fields, text
+from fastfeed.profiler.readers.protobuf import FIXED64, LEN, PAD, WireField, double, fields, text
 
 # fields of InputPipelineAnalysisResult and of what is packed in it, as xprof's input_pipeline.proto
 # has them
@@ -24,14 +24,14 @@ class Result:
 
     def __init__(self, path: Path) -> None:
         self._data = path.read_bytes() + bytes(PAD)
-        self._top = Field(0, LEN, 0, len(self._data) - PAD)
+        self._top = WireField(0, LEN, 0, len(self._data) - PAD)
 
-    def _inside(self, message: Field, number: int) -> Iterator[Field]:
+    def _inside(self, message: WireField, number: int) -> Iterator[WireField]:
         return (
             one for one in fields(self._data, message.value, message.stop) if one.number == number
         )
 
-    def _doubles(self, message: Field) -> dict[int, float]:
+    def _doubles(self, message: WireField) -> dict[int, float]:
         inside = fields(self._data, message.value, message.stop)
         return {one.number: double(one.value) for one in inside if one.wire == FIXED64}
 

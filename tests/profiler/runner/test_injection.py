@@ -21,7 +21,7 @@ from helpers.profiler.signalled import when_ready
 from fastfeed.errors import ConfigError
 from fastfeed.profiler.attribution.host_code.names import parse
 from fastfeed.profiler.runner.session import record
-from fastfeed.profiler.runner.settings import Recording, Settings
+from fastfeed.profiler.runner.settings import Recording, RecordingSettings
 
 Run = Callable[..., Recording]
 
@@ -55,7 +55,7 @@ def run(here: Path) -> Run:
     ) -> Recording:
         command = (sys.executable, "-c", textwrap.dedent(TRAIN) + textwrap.dedent(code))
         environ = environment(PYTHONPATH=str(here / "site"), **environ or {})
-        recording = record(Settings(command, here / "out", tool, **settings), environ)
+        recording = record(RecordingSettings(command, here / "out", tool, **settings), environ)
         assert not list((here / "scratch").iterdir())
         return recording
 
@@ -106,7 +106,7 @@ def test_ctrl_c_leaves_what_was_recorded(here: Path):
         textwrap.dedent(TRAIN)
         + "train(20); print('ready', flush=True); import time; time.sleep(60)"
     )
-    settings = Settings((sys.executable, "-c", code), here / "out", "torch")
+    settings = RecordingSettings((sys.executable, "-c", code), here / "out", "torch")
     environ = environment(PYTHONPATH=str(here / "site"))
     out, err = when_ready(settings, lambda process: process.send_signal(signal.SIGINT), environ)
     assert out == "" and "KeyboardInterrupt" in err
@@ -209,7 +209,7 @@ def test_says_why_there_is_no_recording(run: Run, code: str, ended: int, why: st
     ],
 )
 def test_says_that_the_command_does_not_train(here: Path, command: tuple[str, ...], why: str):
-    done = record(Settings(command, here / "out"), environment())
+    done = record(RecordingSettings(command, here / "out"), environment())
     assert (done.code, done.traces) == (0, ())
     assert len(done.notes) == 1 and done.notes[0].startswith(
         f"no training step was recorded: {why}"
@@ -271,7 +271,9 @@ def test_the_environments_own_sitecustomize_is_imported(
 def test_recordings_do_not_take_the_recorder_for_a_function_of_the_program(
     run: Run, capfd: pytest.CaptureFixture[str]
 ):
-    run("print(sys.modules['fastfeed_recorder.window'].Window._advance.__code__.co_filename)")
+    run(
+        "print(sys.modules['fastfeed_recorder.window'].RecordingWindow._advance.__code__.co_filename)"
+    )
     file = capfd.readouterr().out.strip()
     assert file == "<frozen-fastfeed>" and not parse(f"{file}(3): mark").is_users
 
@@ -342,14 +344,20 @@ def test_nsys_is_chosen_where_there_is_a_gpu(here: Path, monkeypatch: pytest.Mon
     from helpers.profiler import fake_nsys
 
     monkeypatch.setenv("NSYS", str(fake_nsys.install(here / "nsys")))
-    assert record(Settings(("true",), here / "out"), os.environ).tool == "auto"
+    assert record(RecordingSettings(("true",), here / "out"), os.environ).tool == "auto"
     monkeypatch.setattr("fastfeed.profiler.runner.environment.has_gpu", lambda: True)
-    assert record(Settings(("true",), here / "out"), os.environ).tool == "nsys"
-    assert record(Settings(("true",), here / "out", stop_after=True), os.environ).tool == "auto"
+    assert record(RecordingSettings(("true",), here / "out"), os.environ).tool == "nsys"
+    assert (
+        record(RecordingSettings(("true",), here / "out", stop_after=True), os.environ).tool
+        == "auto"
+    )
     with pytest.raises(
         ConfigError, match="only a framework's profiler takes --skip-steps and --stop-after"
     ):
-        record(Settings(("true",), here / "out", "nsys", skip_steps=3, stop_after=True), os.environ)
+        record(
+            RecordingSettings(("true",), here / "out", "nsys", skip_steps=3, stop_after=True),
+            os.environ,
+        )
 
 
 def test_ranks_of_a_launcher_have_a_recording_each(run: Run, here: Path):
@@ -360,7 +368,9 @@ def test_ranks_of_a_launcher_have_a_recording_each(run: Run, here: Path):
     launcher.chmod(0o755)
     program = textwrap.dedent(TRAIN) + "train(int(os.environ['OMPI_COMM_WORLD_RANK']) * 50)"
     command = (str(launcher), sys.executable, "-c", program)
-    done = record(Settings(command, here / "out"), environment(PYTHONPATH=str(here / "site")))
+    done = record(
+        RecordingSettings(command, here / "out"), environment(PYTHONPATH=str(here / "site"))
+    )
     assert done.traces == (here / "out" / "rank1.torch.json.gz",)
     assert done.notes == (
         (

@@ -16,7 +16,7 @@ from conftest import environment
 from fastfeed.profiler import analysis, readers
 from fastfeed.profiler.model.trace import RangeKind
 from fastfeed.profiler.runner.session import record
-from fastfeed.profiler.runner.settings import Recording, Settings
+from fastfeed.profiler.runner.settings import Recording, RecordingSettings
 
 pytestmark = pytest.mark.slow
 
@@ -147,7 +147,7 @@ def train(folder: Path, program: str, loader: str, recorded: bool = True) -> Rec
     environ = environment(KERAS_BACKEND=KERAS.get(program, "tensorflow"), TF_CPP_MIN_LOG_LEVEL="3")
     skipped = SKIPPED if recorded else 1000
     tool = KERAS.get(program, program)
-    settings = Settings(
+    settings = RecordingSettings(
         (sys.executable, str(script)),
         folder / "out",
         tool,

@@ -94,8 +94,8 @@ def window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         "duration_s": 0.0,
         "stop_after": False,
     }
-    return window.Window(
-        plan.Plan({**fields, "folder": str(FOLDER)}), plan.Log(str(tmp_path / "log"))
+    return window.RecordingWindow(
+        plan.RecordingPlan({**fields, "folder": str(FOLDER)}), plan.Log(str(tmp_path / "log"))
     )
 
 

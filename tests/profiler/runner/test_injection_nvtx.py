@@ -15,7 +15,7 @@ from conftest import environment
 from helpers.profiler import fake_nsys, fake_torch
 
 from fastfeed.profiler.runner.session import record
-from fastfeed.profiler.runner.settings import Settings
+from fastfeed.profiler.runner.settings import RecordingSettings
 
 # What a profiler's library does (nvtx3/nvtxDetail/nvtxInit.h): asks for the tables of functions,
 # and writes its own.
@@ -69,7 +69,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def train(here: Path, **environ: str) -> tuple[str, ...]:
     """Notes of a run under the stand-in for nsys."""
     command = (sys.executable, "-c", textwrap.dedent(TRAIN))
-    settings = Settings(command, here / "out", "nsys", nsys=fake_nsys.install(here / "nsys"))
+    settings = RecordingSettings(
+        command, here / "out", "nsys", nsys=fake_nsys.install(here / "nsys")
+    )
     done = record(settings, environment(PYTHONPATH=str(here / "site"), **environ))
     assert done.code == 0 and len(done.traces) == 1
     return done.notes

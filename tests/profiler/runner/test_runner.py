@@ -25,7 +25,7 @@ from fastfeed.profiler import analysis
 from fastfeed.profiler.reports import page
 from fastfeed.profiler.runner import recorder
 from fastfeed.profiler.runner.session import record
-from fastfeed.profiler.runner.settings import Recording, Settings
+from fastfeed.profiler.runner.settings import Recording, RecordingSettings
 
 Run = Callable[..., Recording]
 
@@ -49,7 +49,9 @@ def run(here: Path) -> Iterator[Run]:
     ) -> Recording:
         program = fake_nsys.install(here / f"nsys{len(list(here.iterdir()))}", **settings)
         command = (sys.executable, "-c", textwrap.dedent(code))
-        return record(Settings(command, here / "out", "nsys", delay, duration, program, force))
+        return record(
+            RecordingSettings(command, here / "out", "nsys", delay, duration, program, force)
+        )
 
     yield run
     assert left(here) == []
@@ -204,7 +206,9 @@ def test_signals_reach_the_command_and_it_may_exit_cleanly(
     environ = environment(
         **({} if program else {"CUDA_INJECTION64_PATH": "held"}), TMPDIR=str(here / "scratch")
     )
-    settings = Settings((sys.executable, "-c", HANDLED), here / "out", "auto", nsys=program)
+    settings = RecordingSettings(
+        (sys.executable, "-c", HANDLED), here / "out", "auto", nsys=program
+    )
     out, err = when_ready(settings, lambda process: process.send_signal(number), environ)
     assert out == f"handled {int(number)}\n"
     assert '"code": 11' in err
@@ -218,7 +222,7 @@ def test_a_command_that_nsys_leaves_behind_is_waited_for(here: Path):
     code = "import os; open('nsys.pid', 'w').write(str(os.getppid()))\n" + HANDLED.replace(
         "SIGTERM", "SIGUSR1"
     )
-    settings = Settings((sys.executable, "-c", code), here / "out", "nsys", nsys=program)
+    settings = RecordingSettings((sys.executable, "-c", code), here / "out", "nsys", nsys=program)
     # nsys hands it on, and ends at once
     out, err = when_ready(
         settings, lambda _: os.kill(int((here / "nsys.pid").read_text()), signal.SIGINT)
@@ -228,7 +232,7 @@ def test_a_command_that_nsys_leaves_behind_is_waited_for(here: Path):
 
 def test_nothing_waits_for_what_nsys_leaves_behind(here: Path):
     program = fake_nsys.install(here / "nsys", lingers=60)
-    settings = Settings(
+    settings = RecordingSettings(
         (sys.executable, "-c", "import sys; print(1); sys.exit(3)"),
         here / "out",
         "nsys",
@@ -249,7 +253,7 @@ def test_a_reader_that_has_gone(here: Path):
     nsys.
     """
     program = fake_nsys.install(here / "nsys")
-    settings = Settings(
+    settings = RecordingSettings(
         ("sh", "-c", "trap '' PIPE; echo 1 || exit 9"), here / "out", "nsys", nsys=program
     )
     reading, writing = os.pipe()
@@ -274,7 +278,7 @@ def test_pipes_that_cannot_be_opened_again(here: Path):
         ]
     )
     program = fake_nsys.install(here / "nsys")
-    settings = Settings(
+    settings = RecordingSettings(
         (sys.executable, "-c", "import sys; print(1); sys.exit(3)"),
         here / "out",
         "nsys",
@@ -292,7 +296,7 @@ def test_pipes_that_cannot_be_opened_again(here: Path):
 def test_closed_streams(here: Path, closed: str):
     program = fake_nsys.install(here / "nsys")
     code = "import pathlib; print(1); pathlib.Path('ran').touch()"
-    settings = Settings((sys.executable, "-c", code), here / "out", "nsys", nsys=program)
+    settings = RecordingSettings((sys.executable, "-c", code), here / "out", "nsys", nsys=program)
     command = [
         "sh",
         "-c",
@@ -358,7 +362,7 @@ def test_the_first_rank_keeps_the_page_of_others(here: Path):
     page_ = here / "out" / "report.html"
     page_.parent.mkdir()
     page_.write_text("mine")
-    settings = Settings(("true",), here / "out", nsys=fake_nsys.install(here / "nsys"))
+    settings = RecordingSettings(("true",), here / "out", nsys=fake_nsys.install(here / "nsys"))
     record(settings, os.environ | {"RANK": "1"})  # writes none
     with pytest.raises(ConfigError, match=r"has report.html"):
         record(settings, os.environ | {"RANK": "0"})
@@ -369,19 +373,21 @@ def test_refuses_before_anything_runs(here: Path):
     with pytest.raises(
         ConfigError, match=r"--nsys must name the program nsys of Nsight Systems, got .*absent"
     ):
-        record(Settings(command, here / "out", nsys=here / "absent"))
+        record(RecordingSettings(command, here / "out", nsys=here / "absent"))
     (here / "file").write_text("")
     with pytest.raises(
         ConfigError, match=r"cannot write a recording into .*file/out: .*; name another folder"
     ):
-        record(Settings(command, here / "file" / "out", nsys=fake_nsys.install(here / "nsys")))
+        record(
+            RecordingSettings(command, here / "file" / "out", nsys=fake_nsys.install(here / "nsys"))
+        )
     assert not (here / "ran").exists()
 
 
 def test_takes_the_timeline_alone_under_another_profiler(here: Path):
     code = "import os; open(os.environ['FASTFEED_TIMELINE'], 'w').write('{}')"
     environ = {**os.environ, "NVTX_INJECTION64_PATH": "/x.so"}
-    done = record(Settings((sys.executable, "-c", code), here / "out"), environ)
+    done = record(RecordingSettings((sys.executable, "-c", code), here / "out"), environ)
     held = "this process runs under a profiler already (NVTX_INJECTION64_PATH=/x.so)"
     said = f"{held}: recording only feed timelines"
     assert done == Recording(0, "", (), (here / "out" / "timeline.jsonl",), (said,))

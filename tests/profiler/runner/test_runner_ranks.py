@@ -13,7 +13,7 @@ from helpers.profiler import fake_nsys
 
 from fastfeed.profiler.runner.output_folder import free_folder
 from fastfeed.profiler.runner.session import detect_launcher, interpreter, record
-from fastfeed.profiler.runner.settings import Settings, rank_of
+from fastfeed.profiler.runner.settings import RecordingSettings, rank_of
 
 pytestmark = pytest.mark.slow
 
@@ -174,7 +174,9 @@ def test_one_recording_of_a_launcher_that_is_not_understood(tmp_path: Path):
 
 def test_inside_a_rank_the_recording_has_its_number(tmp_path: Path):
     environ = environment(RANK="2", WORLD_SIZE="4")
-    settings = Settings(("true",), tmp_path / "out", nsys=fake_nsys.install(tmp_path / "nsys"))
+    settings = RecordingSettings(
+        ("true",), tmp_path / "out", nsys=fake_nsys.install(tmp_path / "nsys")
+    )
     assert [path.name for path in record(settings, environ).traces] == ["rank2.nsys-rep"]
     other = record(settings, environ | {"RANK": "0"})
     assert [path.name for path in other.traces] == ["rank0.nsys-rep"]
@@ -184,7 +186,7 @@ def test_inside_a_rank_the_recording_has_its_number(tmp_path: Path):
 def _recorded(command: list[str], folder: Path, **settings: object):
     nsys = fake_nsys.install(folder / "nsys", **settings)
     environ = environment(PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    return record(Settings(tuple(command), folder / "out", nsys=nsys), environ)
+    return record(RecordingSettings(tuple(command), folder / "out", nsys=nsys), environ)
 
 
 def test_machines_of_one_job_leave_each_others_ranks_alone(tmp_path: Path):
@@ -193,7 +195,7 @@ def test_machines_of_one_job_leave_each_others_ranks_alone(tmp_path: Path):
     launcher.chmod(0o755)
     out.mkdir()
     nsys = fake_nsys.install(tmp_path / "nsys")
-    settings = Settings((str(launcher), "-np", "1", "true"), out, nsys=nsys)
+    settings = RecordingSettings((str(launcher), "-np", "1", "true"), out, nsys=nsys)
     for machines, left in (("2", ["rank3.nsys-rep", "rank4.nsys-rep"]), ("1", ["rank4.nsys-rep"])):
         (out / "rank3.nsys-rep").write_bytes(fake_nsys.REPORT)
         record(settings, environment(SLURM_NNODES=machines, SLURM_PROCID="0"))

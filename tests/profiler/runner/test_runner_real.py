@@ -25,7 +25,7 @@ from fastfeed.profiler import readers
 from fastfeed.profiler.runner import nsight
 from fastfeed.profiler.runner.recorder import options_of
 from fastfeed.profiler.runner.session import record
-from fastfeed.profiler.runner.settings import Recording, Settings
+from fastfeed.profiler.runner.settings import Recording, RecordingSettings
 
 pytestmark = pytest.mark.slow
 
@@ -54,7 +54,7 @@ def run(
         request.node.add_report_section("call", "tries", text)
 
     def run(*command: str, delay: int = 0, duration: int = 0) -> Recording:
-        settings = Settings(command, tmp_path / "out", "nsys", delay, duration, nsys)
+        settings = RecordingSettings(command, tmp_path / "out", "nsys", delay, duration, nsys)
         done = None
         for n in range(TRIES):
             started = time.monotonic()
@@ -136,7 +136,7 @@ def test_the_command_outlives_the_recording(run: Run):
 
 def test_the_command_ends_before_the_recording_begins(nsys: Path, tmp_path: Path):
     done = record(
-        Settings(("sh", "-c", "exit 3"), tmp_path / "out", "nsys", delay=60, nsys=nsys),
+        RecordingSettings(("sh", "-c", "exit 3"), tmp_path / "out", "nsys", delay=60, nsys=nsys),
         environment(),
     )
     assert (
@@ -152,7 +152,7 @@ def test_a_command_may_take_its_time_after_a_signal(nsys: Path, tmp_path: Path):
         "def handle(*_): time.sleep(1); print('saved', flush=True); sys.exit(11)\n"
         "signal.signal(signal.SIGTERM, handle); print('ready', flush=True); time.sleep(60)"
     )
-    settings = Settings((sys.executable, "-c", code), tmp_path / "out", "nsys", nsys=nsys)
+    settings = RecordingSettings((sys.executable, "-c", code), tmp_path / "out", "nsys", nsys=nsys)
     recorded = False
     for _ in range(TRIES):
         out, err = when_ready(settings, lambda process: process.send_signal(signal.SIGTERM))

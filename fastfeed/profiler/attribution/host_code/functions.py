@@ -9,7 +9,7 @@ import numpy as np
 
 from fastfeed.profiler.attribution.host_code.frames import Frames, self_time
 from fastfeed.profiler.attribution.host_code.kinds import LONG_NS
-from fastfeed.profiler.attribution.host_code.names import Function, parse
+from fastfeed.profiler.attribution.host_code.names import RecordedFunction, parse
 from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.columns import numbered
 from fastfeed.profiler.model.intervals import intersect, spans_at, union
@@ -87,7 +87,7 @@ def _shown(trace: Trace, frames: Frames) -> np.ndarray:
     of any; else the innermost function of the user's.
     """
     used, number = numbered(frames.name)
-    functions: list[Function] = [parse(trace.names[name]) for name in used]
+    functions: list[RecordedFunction] = [parse(trace.names[name]) for name in used]
     is_users = np.array([function.is_users for function in functions], bool)[number]
     quiet = frames.quiet
     launching = np.bincount(number[is_users & ~quiet], minlength=len(used))

@@ -31,7 +31,7 @@ class Sign(IntEnum):
     SENDS = 10  # puts into a queue or a pipe
 
 
-class Function(NamedTuple):
+class RecordedFunction(NamedTuple):
     """A function by its name in a recording."""
 
     name: str  # preprocess
@@ -66,7 +66,7 @@ _SIGNS = {Sign[name]: pattern for name, pattern in signatures("signs").items()}
 
 
 @lru_cache(maxsize=65_536)
-def parse(name: str) -> Function:
+def parse(name: str) -> RecordedFunction:
     """The function of a frame's name; the names of other ranges are unchanged."""
     match = _FRAME.match(name)
     if match:
@@ -77,11 +77,13 @@ def parse(name: str) -> Function:
             or _FRAMEWORK.fullmatch(top) is not None
             or _LIBRARY.search(file) is not None
         )
-        return Function(match["name"], file, int(match["line"]), not is_library)
+        return RecordedFunction(match["name"], file, int(match["line"]), not is_library)
     match = _METHOD.match(name)
     if match:
-        return Function(match["function"] or f"{match['owner']}.{match['method']}", "", 0, False)
-    return Function(name, "", 0, False)
+        return RecordedFunction(
+            match["function"] or f"{match['owner']}.{match['method']}", "", 0, False
+        )
+    return RecordedFunction(name, "", 0, False)
 
 
 def signs(names: Sequence[str]) -> np.ndarray:

@@ -17,7 +17,7 @@ from fastfeed.profiler.readers import decompress, limits
 from fastfeed.profiler.readers.chrome import native_scan, tables
 from fastfeed.profiler.readers.chrome.args import STEP, printable, unquoted
 from fastfeed.profiler.readers.chrome.events import ColumnBuilder, EventTable
-from fastfeed.profiler.readers.chrome.stream import BEGIN, EventStream, Row
+from fastfeed.profiler.readers.chrome.stream import BEGIN, CompleteEvent, EventStream
 from fastfeed.profiler.readers.chrome.tables import TraceNames, assign_hosts, parse_names
 
 _EPOCH = 10**15 * 1000  # nanoseconds; a clock that shows more than the year 2001 counts from 1970
@@ -89,7 +89,7 @@ def read(path: Path) -> Trace:
         except TraceError as error:
             raise TraceError(f"{path}: {error}") from None
     last = Decimal(events.last) / 1000
-    unfinished: dict[bytes, list[Row]] = {}
+    unfinished: dict[bytes, list[CompleteEvent]] = {}
     for row in stream.open:
         unfinished.setdefault(row.cat, []).append(row._replace(dur=_until(last, row.ts)))
     events.add(unfinished)

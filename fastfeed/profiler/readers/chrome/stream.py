@@ -94,7 +94,7 @@ class EventStream:
         self.meta: list[dict[str, Any]] = []  # M events
         self.metadata: dict[str, Any] = {}
         self.notes: list[str] = []
-        self.open: list[Row] = []  # begun, not ended: dur is b"0"
+        self.open: list[CompleteEvent] = []  # begun, not ended: dur is b"0"
 
     def __iter__(self) -> Iterator[dict[bytes, list[Any]]]:
         """Rows, or tuples that begin like them, of a piece of the file by category."""
@@ -275,7 +275,7 @@ class EventStream:
             return events
         return None
 
-    def _row(self, event: Any) -> Row | None:
+    def _row(self, event: Any) -> CompleteEvent | None:
         phase = event.get("ph") if isinstance(event, dict) else None
         if phase is None or (phase == "X" and not ("ts" in event and "dur" in event)):
             self._useless += 1
@@ -331,7 +331,7 @@ class EventStream:
             self.notes.append(f"Places in the file that are not JSON, skipped: {self.broken}.")
 
 
-class Row(NamedTuple):
+class CompleteEvent(NamedTuple):
     """A complete event. Bytes are JSON as it was written, str and other values are parsed."""
 
     cat: bytes
@@ -349,10 +349,10 @@ def duration(opening: dict[str, Any], closing: dict[str, Any]) -> str:
         return "?"
 
 
-def row_of(event: dict[str, Any], dur: Any) -> Row:
+def row_of(event: dict[str, Any], dur: Any) -> CompleteEvent:
     name = event.get("name")
     cat = event.get("cat")
-    return Row(
+    return CompleteEvent(
         (cat if isinstance(cat, str) else "").encode("utf-8", "replace"),
         name if isinstance(name, str) else "" if name is None else str(name),
         thread_key(event),

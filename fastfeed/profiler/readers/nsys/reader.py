@@ -324,7 +324,7 @@ _ERROR = 3  # ENUM_DIAGNOSTIC_SEVERITY_LEVEL
 
 
 @dataclass(frozen=True, slots=True)
-class Metadata:
+class NsysMetadata:
     version: str
     wall_ns: int | None
     host: str
@@ -335,7 +335,7 @@ class Metadata:
     world: int | None  # ranks of the job
 
 
-def read_metadata(db: NsysDatabase) -> Metadata:
+def read_metadata(db: NsysDatabase) -> NsysMetadata:
     """Read all metadata of a recording, without its events."""
     exported = dict(db.pairs("META_DATA_EXPORT") or db.pairs("EXPORT_META_DATA"))
     system = dict(db.pairs("TARGET_INFO_SYSTEM_ENV"))
@@ -349,11 +349,11 @@ def read_metadata(db: NsysDatabase) -> Metadata:
     host = system.get("Hostname", "")
     world = next(filter(None, (_number(env.get(name, "")) for name in _WORLDS)), None)
     cores = _number(system.get("CpuCores", ""))
-    return Metadata(version, wall, host, env, dropped, notes, cores, world)
+    return NsysMetadata(version, wall, host, env, dropped, notes, cores, world)
 
 
 def process_ranks(
-    metadata: Metadata,
+    metadata: NsysMetadata,
     path: Path,
     users: Sequence[int],
     threads: Sequence[Thread],

@@ -9,7 +9,7 @@ _FOLDER = os.path.dirname(os.path.abspath(__file__))
 _LABEL = "<frozen-fastfeed>"  # in recordings: not a function of the program's
 
 
-class _Loader(SourceFileLoader):
+class _LabelingLoader(SourceFileLoader):
     """Modules whose functions have the label in place of a file."""
 
     def get_code(self, fullname):
@@ -28,7 +28,7 @@ def _start_recorder() -> None:
         if sys.version_info < (3, 9):  # noqa: UP036  # the program's Python, not fastfeed's
             raise RuntimeError(f"Python 3.9 or later is needed, got {sys.version.split()[0]}")
         for folder in (_FOLDER, os.path.join(_FOLDER, "fastfeed_recorder")):
-            sys.path_importer_cache[folder] = FileFinder(folder, (_Loader, [".py"]))
+            sys.path_importer_cache[folder] = FileFinder(folder, (_LabelingLoader, [".py"]))
         import fastfeed_recorder
 
         fastfeed_recorder.begin()

@@ -20,16 +20,16 @@ def begin() -> None:
         tensorflow_hooks,
         torch_hooks,
     )
-    from fastfeed_recorder.plan import VARIABLE, Log, Plan
-    from fastfeed_recorder.window import Window
+    from fastfeed_recorder.plan import VARIABLE, Log, RecordingPlan
+    from fastfeed_recorder.window import RecordingWindow
 
     after_import.install_named(os.environ.get(after_import.VARIABLE))
     if not os.environ.get(VARIABLE):
         return
-    plan = Plan.from_environment()
+    plan = RecordingPlan.from_environment()
     log = Log(plan.log)
     log.write("python")
-    window = Window(plan, log)
+    window = RecordingWindow(plan, log)
     callbacks = {}
     for hooks in (torch_hooks, jax_hooks, tensorflow_hooks, keras_hooks):
         callbacks.update(hooks.callbacks(window))

@@ -61,7 +61,7 @@ class _Finder:
         specs = (finder.find_spec(name, path, target) for finder in others)
         spec: Any = next((spec for spec in specs if spec is not None), None)
         if spec is not None and hasattr(spec.loader, "exec_module"):
-            spec.loader = _Loader(spec.loader, self._loaded)
+            spec.loader = _NotifyingLoader(spec.loader, self._loaded)
         return spec
 
     def _loaded(self, module: Any) -> None:
@@ -70,7 +70,7 @@ class _Finder:
             self._attempt(callback, module)
 
 
-class _Loader:
+class _NotifyingLoader:
     """The module's own loader, and a call when it has loaded."""
 
     def __init__(self, loader: Any, loaded: Callback) -> None:

@@ -9,7 +9,7 @@ import os
 VARIABLE = "FASTFEED_RECORD"
 
 
-class Plan:
+class RecordingPlan:
     """The fields of the JSON object in the environment variable."""
 
     def __init__(self, fields: dict) -> None:
@@ -29,7 +29,7 @@ class Plan:
         self.folder: str = fields["folder"]  # on PYTHONPATH
 
     @classmethod
-    def from_environment(cls) -> Plan:
+    def from_environment(cls) -> RecordingPlan:
         return cls(json.loads(os.environ[VARIABLE]))
 
     def named(self, rank: int | None) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fastfeed_recorder import recorders
-from fastfeed_recorder.plan import Log, Plan
+from fastfeed_recorder.plan import Log, RecordingPlan
 
 _SILENT = 50  # steps of others, after which the source that was counted has ended
 _MIN_STEPS = 5  # recorded before one of the limits below ends the recording
@@ -63,10 +63,10 @@ class CallCount:
             self._count += 1
 
 
-class Window:
+class RecordingWindow:
     """The recorded part of this process's training."""
 
-    def __init__(self, plan: Plan, log: Log) -> None:
+    def __init__(self, plan: RecordingPlan, log: Log) -> None:
         self.plan = plan
         self._log = log
         self._source: Any = None  # a weak reference to what ends the counted steps

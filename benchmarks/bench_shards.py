@@ -142,7 +142,7 @@ before, begin = anonymous(), time.perf_counter()
 index = load(Path(sys.argv[1]))
 opened = time.perf_counter() - begin
 ids = np.random.default_rng(0).integers(0, len(index), 256)
-places = [(index.shard_of(i), int(index.offsets[i]), int(index.lengths[i]), int(index.labels[i])) for i in ids]
+places = [(index.find_shard(i), int(index.offsets[i]), int(index.lengths[i]), int(index.labels[i])) for i in ids]
 held = anonymous()
 for column in (index.offsets, index.lengths, index.labels):
     int(column.sum())

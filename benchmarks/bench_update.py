@@ -32,7 +32,7 @@ from fastfeed.preprocess.model.record import (
     ProcessedImage,
     ShardFile,
     ShardRecord,
-    entry_of,
+    make_entry,
 )
 from fastfeed.preprocess.planning.check_source import ROW, name_hash, samples_file
 from fastfeed.preprocess.shard.versions import versions
@@ -197,7 +197,7 @@ def sample(i: int, image: bytes) -> Entry:
         "mode": "RGB",
     }
     made = ProcessedImage(image, "jpg", 96, 96, facts)
-    return entry_of(i, made, name(i), i % 2, ("even", "odd"), {})
+    return make_entry(i, made, name(i), i % 2, ("even", "odd"), {})
 
 
 if __name__ == "__main__":

@@ -149,11 +149,11 @@ class ObjectSpec(NamedTuple):
             order[[first, second]] = second, first
         return order
 
-    def missing_in(self, found: Any) -> str:
+    def missing_in(self, instances: Any) -> str:
         """Error text for `Instances` without these keypoints or outlines; empty if all are there."""
-        m = len(found.labels)
-        keypoints = found.keypoints
-        shapes = found.shapes
+        m = len(instances.labels)
+        keypoints = instances.keypoints
+        shapes = instances.shapes
         if self.keypoints and m and np.shape(keypoints) != (m, self.keypoints, 3):
             return (
                 f"must give keypoints ({m}, {self.keypoints}, 3) for object_spec.keypoints="

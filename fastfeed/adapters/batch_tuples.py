@@ -102,7 +102,7 @@ class BatchTuples:
         return tuple(field.name for field in self.fields)
 
     def __call__(self, batch: Batch) -> tuple[Any, ...]:
-        arrays = [_whole(array) for array in field_values(batch, self.names)]
+        arrays = [_contiguous(array) for array in field_values(batch, self.names)]
         for position, field in enumerate(self.fields):
             if position not in self.images:
                 arrays[position] = _as_declared(arrays[position], field)
@@ -229,7 +229,7 @@ def _check_share(plan: Plan) -> None:
         )
 
 
-def _whole(array: Any) -> Any:
+def _contiguous(array: Any) -> Any:
     """The array; a copy of a single view on a GPU, since frameworks refuse strided memory there."""
     if getattr(array, "__cuda_array_interface__", {}).get("strides") is None:
         return array

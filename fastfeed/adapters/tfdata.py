@@ -158,7 +158,7 @@ def tf_transform(
     batch = _items(tf.convert_to_tensor(items))
     values = fields if isinstance(fields, Mapping) else {} if fields is None else {"label": fields}
     given = {name: _dense(name, value) for name, value in values.items()}
-    numbers = [_one(epoch), *([] if ids is None else [tf.cast(ids, tf.int64)])]
+    numbers = [_batch_epoch(epoch), *([] if ids is None else [tf.cast(ids, tf.int64)])]
     transform([], ids=None if ids is None else [])  # refuses random ops without ids
     if yields is None:
         yields = ("image", "label") if "label" in given else "image"
@@ -192,7 +192,7 @@ def _items(items: Any) -> Any:
     )
 
 
-def _one(epoch: Any) -> Any:
+def _batch_epoch(epoch: Any) -> Any:
     """The epoch of a whole batch, int64."""
     epoch = tf.cast(epoch, tf.int64)
     if epoch.shape.rank:
@@ -216,18 +216,18 @@ def _dense(name: str, values: Any) -> Any:
     return tf.convert_to_tensor(values)
 
 
-def _specs(program: Program, given: Mapping[str, Any], names: list[str]) -> list[Any]:
+def _specs(program: Program, values: Mapping[str, Any], names: list[str]) -> list[Any]:
     """Specs of fields of a batch with these values. ConfigError for a field that is not known."""
     nothing = np.empty(0, np.uint8)
-    known = known_fields(ItemFields(dict.fromkeys(given, nothing), 0, str), program)
+    known = known_fields(ItemFields(dict.fromkeys(values, nothing), 0, str), program)
     made = {name for op in program.maps for name in op.out_names} | {"masks"}
     if program.targets is not None:
         made.add("label")
     specs = []
     for name in names:
         field = known.get(name)
-        if name in given and name not in made:
-            specs.append(tf.TensorSpec(given[name].shape, _passed_dtype(name, given[name].dtype)))
+        if name in values and name not in made:
+            specs.append(tf.TensorSpec(values[name].shape, _passed_dtype(name, values[name].dtype)))
         elif field is not None:
             specs.append(_spec(field, None))
         elif name in known:

@@ -20,8 +20,8 @@ from fastfeed.adapters.torch_loader import (
     StepDataset,
     StepSampler,
     gradient_state,
+    keep_batch,
     refuse_second_sampler,
-    whole,
 )
 from fastfeed.adapters.versions import framework
 from fastfeed.distributed.rank_agreement import check_process_groups
@@ -104,7 +104,7 @@ class TorchFeed:
     num_workers = 0
     pin_memory = False
     prefetch_factor = None
-    collate_fn = staticmethod(whole)
+    collate_fn = staticmethod(keep_batch)
     worker_init_fn = property(refuse_second_sampler)
     # for Accelerate: leave this loader as it is, and save its position with everything else
     _is_accelerate_prepared = True

@@ -219,7 +219,7 @@ def refuse_second_sampler(loader: object) -> NoReturn:
     )
 
 
-def whole(batch: Any) -> Any:
+def keep_batch(batch: Any) -> Any:
     """The batch as it is, where a `DataLoader` would collate samples."""
     return batch
 

@@ -87,7 +87,7 @@ def decodes_on_cpu(blob: Any, share: float) -> bool:
     return share > 0 and zlib.crc32(bytes(blob[-256:])) < share * 2**32
 
 
-def kept_file() -> Path:
+def measurements_file() -> Path:
     """Path of the file with this machine's measurements."""
     own = os.environ.get("FASTFEED_CACHE")
     return Path(own if own else Path.home() / ".cache" / "fastfeed") / "decode.json"

@@ -69,7 +69,7 @@ class GpuMemory:
                 weakref.finalize(self, unused.append, self._stream)
             free, total = self._free()
         except Exception as error:  # CuPy's class of it is known only once a driver is there
-            if not says_full(error):
+            if not is_out_of_memory(error):
                 raise
             reason = str(error).strip().split("\n", 1)[0]
             raise DeviceMemory(
@@ -112,7 +112,7 @@ class GpuMemory:
             ) from error
 
     def check_room(self, error: Exception) -> None:
-        if isinstance(error, DeviceMemory) or not says_full(error):
+        if isinstance(error, DeviceMemory) or not is_out_of_memory(error):
             return
         free, total = self._free()
         raise DeviceMemory(
@@ -160,7 +160,7 @@ def refused_all(decoder: str, count: int) -> str:
     )
 
 
-def says_full(error: Exception) -> bool:
+def is_out_of_memory(error: Exception) -> bool:
     """True if an error means that memory is full."""
     return isinstance(error, MemoryError) or any(words in str(error) for words in _FULL)
 
@@ -187,7 +187,7 @@ class HostMemory:
 
     def check_room(self, error: Exception) -> None:
         """Raise if the error means that no memory is left."""
-        if says_full(error):
+        if is_out_of_memory(error):
             raise error
 
     def synchronize(self) -> None:

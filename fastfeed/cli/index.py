@@ -55,10 +55,10 @@ def index(
         fastfeed index s3://bucket/train --storage-option anon=true    # public
     """
     from fastfeed.errors import ConfigError
-    from fastfeed.sources.detect import kind_of
+    from fastfeed.sources.detect import detect_kind
     from fastfeed.storage.storage import Storage
 
-    kind = kind_of(source)
+    kind = detect_kind(source)
     opened = Storage(storage_options(storage_option or []))
     console = Console()
     started = time.monotonic()

@@ -61,11 +61,11 @@ def open_source(
     """
     from fastfeed.preprocess.inputs.formats import ColumnNames, open_shards
     from fastfeed.preprocess.inputs.previous_job import open_previous_job
-    from fastfeed.sources.detect import kind_of
+    from fastfeed.sources.detect import detect_kind
     from fastfeed.storage.storage import Storage
 
     storage = Storage(storage_options(options))
-    kind = kind_of(source)
+    kind = detect_kind(source)
     if kind == "hugging_face" or split is not None:
         from fastfeed.sources.hugging_face.source import HuggingFace
 

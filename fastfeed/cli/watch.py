@@ -89,7 +89,9 @@ def watch(
             notes = _serve(addresses, servers, is_needed=not (as_json or console.is_terminal))
             for note in notes:
                 say(note)
-            _go_on(monitor, console, pid, as_json, every, list(servers.values()), notes)
+            _show_until_interrupted(
+                monitor, console, pid, as_json, every, list(servers.values()), notes
+            )
     finally:
         for server in servers.values():
             server.close()
@@ -120,7 +122,7 @@ def _serve(
 
 def _print_once(monitor: Monitor, console: Console, as_json: bool) -> None:
     monitor.look()
-    monitor.rest(_ONCE_S)
+    monitor.wait(_ONCE_S)
     view = monitor.look()
     if as_json:
         print(json.dumps(document(view), indent=2))
@@ -136,12 +138,12 @@ def _print_sampled(pid: int, seconds: int, gpus: Gpus, console: Console, as_json
         console.print(sampled_screen(process))
 
 
-def _go_on(
+def _show_until_interrupted(
     monitor: Monitor,
     console: Console,
     pid: int | None,
     as_json: bool,
-    every: float,
+    interval: float,
     servers: list[Server],
     notes: list[str],
 ) -> None:
@@ -157,7 +159,7 @@ def _go_on(
         while True:
             view = monitor.look()
             if pid is not None and not view.rows:
-                view = replace(view, notes=(_nothing(pid), *view.notes))
+                view = replace(view, notes=(_no_feed_note(pid), *view.notes))
             for server in servers:
                 server.view = view
             if as_json:
@@ -169,7 +171,7 @@ def _go_on(
                 console.print(screen(view, console.width, _is_ascii(console)))
                 if sys.stdout is not None:  # where it is closed
                     sys.stdout.flush()
-            monitor.rest(every)
+            monitor.wait(interval)
     finally:
         if live is not None:
             live.stop()
@@ -208,7 +210,7 @@ def _all_users(places: list[str]) -> list[str]:
     return sorted(set(others) - set(places))
 
 
-def _nothing(pid: int) -> str:
+def _no_feed_note(pid: int) -> str:
     if not os.path.exists(f"/proc/{pid}"):
         return f"there is no process {pid}; `fastfeed watch` without a number shows all feeds"
     return (

@@ -23,7 +23,7 @@ def mask_pixels(content: Any, size: tuple[int, int]) -> np.ndarray | DecodeFailu
     """
     if hasattr(content, "shape"):  # of a map of classes, which is drawn here
         shape = (int(content.shape[0]), int(content.shape[1]))
-        return np.asarray(content) if shape == size else _other(shape, size)
+        return np.asarray(content) if shape == size else _size_mismatch(shape, size)
     try:
         format = sniff(content)
         if format != "PNG":
@@ -34,7 +34,7 @@ def mask_pixels(content: Any, size: tuple[int, int]) -> np.ndarray | DecodeFailu
         image: Any = unwarned(lambda: PngFile(io.BytesIO(content), ""))
         image.info.pop("transparency", None)  # a number like others
         if (image.height, image.width) != size:
-            return _other((image.height, image.width), size)
+            return _size_mismatch((image.height, image.width), size)
         if image.mode not in _MODES:
             return DecodeFailure(
                 "unsupported_format",
@@ -50,7 +50,7 @@ def mask_pixels(content: Any, size: tuple[int, int]) -> np.ndarray | DecodeFailu
         return DecodeFailure(bad.reason, f"its mask: {bad.detail}")
 
 
-def _other(shape: tuple[int, int], size: tuple[int, int]) -> DecodeFailure:
+def _size_mismatch(shape: tuple[int, int], size: tuple[int, int]) -> DecodeFailure:
     return DecodeFailure(
         "corrupt",
         f"its mask has {shape[0]}x{shape[1]} pixels (height x width), the image"

@@ -32,9 +32,9 @@ from fastfeed.sources.base import (
     Optionals,
     Source,
     check_source,
+    has_boxes_or_masks,
     has_same_geometry,
-    images_of,
-    says_where,
+    image_sources,
 )
 from fastfeed.sources.headers import read_headers
 
@@ -121,7 +121,7 @@ class FeedConfig:
         if not isinstance(side_process, bool):
             raise ConfigError.of("side_process", "True or False", side_process)
         sizes = shuffle.bucket_sizes if isinstance(shuffle, Buckets) else ()
-        name_of_first, image = next(iter(images_of(source).items()))
+        name_of_first, image = next(iter(image_sources(source).items()))
         program = fuse_sizes(
             ops,
             partial(_program, source, to_original),
@@ -182,7 +182,7 @@ def _with_image_sizes(shuffle: Any, source: Source) -> Any:
 
 def _image_sizes(source: Source) -> np.ndarray:
     """(height, width) of all images as ops get them, of a sample's first one: int64 (n, 2)."""
-    image = next(iter(images_of(source).values()))
+    image = next(iter(image_sources(source).values()))
     sizes = read_headers(image).sizes.astype(np.int64)
     boxes = Optionals(image).boxes(np.arange(len(image)))
     return sizes if boxes is None else parts(boxes, sizes)[1]
@@ -196,10 +196,10 @@ def _program(source: Source, to_original: bool, ops: Any) -> Program:
 def _fused(ops: Any, source: Source) -> Program:
     options: dict[str, Any] = {
         "classes": len(source.classes),
-        "objects": says_where(source),
+        "objects": has_boxes_or_masks(source),
         "label": Optionals(source).label_spec,
     }
-    images = images_of(source)
+    images = image_sources(source)
     if len(images) == 1:
         return fuse(ops, source.spec, **options)
     specs = {name: image.spec for name, image in images.items()}

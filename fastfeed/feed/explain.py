@@ -21,7 +21,7 @@ from fastfeed.ops.program.window import Step
 from fastfeed.printable import format_size
 from fastfeed.sampling import Buckets
 from fastfeed.sampling.plan import Plan
-from fastfeed.sources.notes import notes_of, notes_text, with_notes
+from fastfeed.sources.notes import notes_text, source_notes, with_notes
 
 if TYPE_CHECKING:
     from fastfeed.backends.base import Backend
@@ -75,7 +75,7 @@ def feed_text(
         else ""
     )
     about = repr(source)
-    notes = notes_of(source)
+    notes = source_notes(source)
     counted = notes_text(notes)  # others say all of them in a line
     count = config.buffers
     views = view_names(program)

@@ -182,12 +182,12 @@ def _map_fields(source: Any, program: Program) -> dict[str, Field]:
     """Outputs of Maps as these are for some samples, or for one, with zeros for pixels and boxes."""
     rows = _sample_rows(source, program)
     try:
-        return _of_sizes([_outputs_of(source, part, rows) for part in program.sized])
+        return _of_sizes([_sampled_map_fields(source, part, rows) for part in program.sized])
     except ConfigError:
-        return _of_sizes([_outputs_of(source, part, rows[:1]) for part in program.sized])
+        return _of_sizes([_sampled_map_fields(source, part, rows[:1]) for part in program.sized])
 
 
-def _outputs_of(
+def _sampled_map_fields(
     source: Any, program: Program, rows: Sequence[Mapping[str, Any]]
 ) -> dict[str, Field]:
     n = len(rows)

@@ -29,7 +29,7 @@ from fastfeed.html_page import Markup, bullets, escape
 from fastfeed.printable import printable
 from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.timeline import Timeline
-from fastfeed.sampling import order_of
+from fastfeed.sampling import resolve_order
 
 _SIDE = 112  # pixels of a thumbnail, at most
 _SMALL = 56  # images whose sides are no longer are enlarged, with visible pixels
@@ -158,7 +158,7 @@ def _small(config: FeedConfig, n: int) -> FeedConfig:
     """
     plan = config.plan
     mix = config.program.mix
-    run = getattr(order_of(plan.shuffle), "run", 1)
+    run = getattr(resolve_order(plan.shuffle), "run", 1)
     least = math.lcm(1 if mix is None else mix.op.group, run)
     batch = least if run > 1 else -(-n // least) * least
     return dataclasses.replace(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from fastfeed.live.rates import WAITING, Rates
-from fastfeed.live.watch import BUCKET_S, LONG_S, SHORT_S, FeedRow, FeedTable, is_of
+from fastfeed.live.watch import BUCKET_S, LONG_S, SHORT_S, FeedRow, FeedTable, lasts_about
 
 VERSION = 1
 
@@ -27,8 +27,8 @@ def document(view: FeedTable) -> dict[str, Any]:
 
 
 def _feed(row: FeedRow) -> dict[str, Any]:
-    identity = row.found.page.identity
-    counters = row.found.page.counters
+    identity = row.page_file.page.identity
+    counters = row.page_file.page.counters
     short = row.short
     long = row.long
     names = (
@@ -48,7 +48,7 @@ def _feed(row: FeedRow) -> dict[str, Any]:
     ready = None if short is None or identity.get("prefetch") is None else short.ready
     return {
         **{name: identity.get(name) for name in names},
-        "alive": row.found.alive,
+        "alive": row.page_file.alive,
         "state": row.judgment.state.value,
         "reason": row.judgment.reason,
         "remedy": row.remedy,
@@ -65,8 +65,8 @@ def _feed(row: FeedRow) -> dict[str, Any]:
             "read_bytes_per_second": _rounded(short, "read_rate"),
             "window_seconds": _rounded(short, "seconds"),
             "wait": _rounded(short, "wait"),
-            "wait_10s": _rounded(short, "wait") if is_of(short, SHORT_S) else None,
-            "wait_60s": _rounded(long, "wait") if is_of(long, LONG_S) else None,
+            "wait_10s": _rounded(short, "wait") if lasts_about(short, SHORT_S) else None,
+            "wait_60s": _rounded(long, "wait") if lasts_about(long, LONG_S) else None,
             "need_images_per_second": _rounded(short, "need"),
             "delivered_images_per_second": _rounded(short, "delivered"),
             "ready_batches": None if ready is None else round(ready, 2),
@@ -83,7 +83,7 @@ def _feed(row: FeedRow) -> dict[str, Any]:
             "cpu_cores_usable": row.cpu.usable,
             "cpu_cores_of_others": _digits(row.cpu.others),
             "cpu_throttled": _digits(row.cpu.throttled),
-            "exposed_wait_10s": _digits(row.exposed) if is_of(short, SHORT_S) else None,
+            "exposed_wait_10s": _digits(row.exposed) if lasts_about(short, SHORT_S) else None,
             "gpu": None if row.gpu is None else _gpu(row),
         },
     }

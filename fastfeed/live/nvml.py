@@ -180,11 +180,11 @@ class Gpus:
         unit.last = unit.glanced = None
 
     def _gpm(
-        self, unit: _Unit, ids: Sequence[int] = _METRICS, kept: str = "last"
+        self, unit: _Unit, ids: Sequence[int] = _METRICS, attribute: str = "last"
     ) -> dict[int, float]:
         """The metrics that this GPU has, since the last sample; turns GPM off if it is refused."""
         nvml = self._nvml
-        before = getattr(unit, kept)
+        before = getattr(unit, attribute)
         sample = None
         try:
             sample = nvml.nvmlGpmSampleAlloc()
@@ -192,7 +192,7 @@ class Gpus:
                 nvml.nvmlGpmSampleGet(unit.device, sample)
             else:
                 nvml.nvmlGpmMigSampleGet(unit.device, unit.use.instance, sample)
-            setattr(unit, kept, sample)
+            setattr(unit, attribute, sample)
             if before is None:
                 return {}
             wanted = nvml.c_nvmlGpmMetricsGet_t()
@@ -209,9 +209,9 @@ class Gpus:
                 m.metricId: m.value for m in metrics if m.nvmlReturn == 0 and m.value == m.value
             }
         except nvml.NVMLError as error:
-            if sample is not None and getattr(unit, kept) is not sample:
+            if sample is not None and getattr(unit, attribute) is not sample:
                 self._get(nvml.nvmlGpmSampleFree, sample)
-            elif before is not None and getattr(unit, kept) is sample:
+            elif before is not None and getattr(unit, attribute) is sample:
                 self._get(nvml.nvmlGpmSampleFree, before)
             unit.gpm = False
             self._free(unit)

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from fastfeed.live.rates import Rates
 from fastfeed.live.states import State
-from fastfeed.live.watch import LONG_S, SHORT_S, FeedRow, FeedTable, is_of
+from fastfeed.live.watch import LONG_S, SHORT_S, FeedRow, FeedTable, lasts_about
 from fastfeed.printable import printable
 
 STYLES = {
@@ -105,7 +105,7 @@ def _table(rows: Sequence[FeedRow], width: int, ascii_only: bool) -> Table:
 def _block(row: FeedRow, width: int, ascii_only: bool) -> RenderableType:
     need, make, _, _, ready, step, reads, cpu = _figures(row)
     lines = [Text(_label(row), style="bold"), _sentence(row, "")]
-    waits = _waits(row.short) + (f", {_waits(row.long)}" if is_of(row.long, LONG_S) else "")
+    waits = _waits(row.short) + (f", {_waits(row.long)}" if lasts_about(row.long, LONG_S) else "")
     lines.append(Text(f"waits {waits}"))
     lines.append(Text(f"needs {need}/s makes {make}/s"))
     lines.append(Text(f"ready {ready} step {step} CPU {cpu}"))
@@ -128,8 +128,8 @@ def _sentence(row: FeedRow, prefix: str) -> Text:
 
 
 def _label(row: FeedRow) -> str:
-    identity = row.found.page.identity
-    counters = row.found.page.counters
+    identity = row.page_file.page.identity
+    counters = row.page_file.page.counters
     name = printable(str(identity.get("name") or identity["source"]))[:20]
     rank = f" rank {identity['rank']}" if identity.get("world", 1) > 1 else ""
     steps = (
@@ -146,12 +146,12 @@ def _figures(row: FeedRow) -> list[str]:
     cpu = row.cpu
     usable = f"/{cpu.usable:g}" if cpu.usable else ""
     # of other loaders that is not known
-    ahead = row.found.page.identity.get("prefetch") is not None
+    ahead = row.page_file.page.identity.get("prefetch") is not None
     return [
         _count(short and short.need),
         _make(short),
         _waits(short, SHORT_S),
-        _waits(long, LONG_S) if is_of(long, LONG_S) else "-",
+        _waits(long, LONG_S) if lasts_about(long, LONG_S) else "-",
         f"{short.ready:.1f}" if short is not None and short.ready is not None and ahead else "-",
         (
             f"{short.framework_step_ms:.0f} ms"
@@ -192,7 +192,9 @@ def _waits(window: Rates | None, column: float = 0.0) -> str:
     """Share of time waiting, with its period unless the column is named after that."""
     if window is None or window.wait is None:
         return "-"
-    return f"{window.wait:.1%}" + ("" if is_of(window, column) else f" in {window.seconds:.0f} s")
+    return f"{window.wait:.1%}" + (
+        "" if lasts_about(window, column) else f" in {window.seconds:.0f} s"
+    )
 
 
 def _count(value: float | None) -> str:

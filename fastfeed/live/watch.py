@@ -67,7 +67,7 @@ _ORDER = [
 class FeedRow:
     """Current figures of one feed."""
 
-    found: PageFile
+    page_file: PageFile
     reading: PageReading
     judgment: Judgment
     remedy: str | None
@@ -137,7 +137,7 @@ class Monitor:
         notes = [*pages.problems, *(self._gpus.notes if self._gpus is not None else ())]
         return FeedTable(tuple(rows), tuple(notes), self._wall())
 
-    def rest(self, seconds: float, sleep: Callable[[float], None] = time.sleep) -> None:
+    def wait(self, seconds: float, sleep: Callable[[float], None] = time.sleep) -> None:
         """Until the next look.
 
         Where GPUs have GPM, five glances a second tell which waits leave them idle.
@@ -159,16 +159,16 @@ class Monitor:
                         PageReading(read_page(path), self._clock(), feed.ended), shares[feed.gpu]
                     )
 
-    def _row(self, found: PageFile, feed: _Feed, gpus: Sequence[GpuUse]) -> FeedRow:
-        page = found.page
+    def _row(self, page_file: PageFile, feed: _Feed, gpus: Sequence[GpuUse]) -> FeedRow:
+        page = page_file.page
         now = self._clock()
-        feed.ended = found.alive is False
+        feed.ended = page_file.alive is False
         reading = PageReading(page, now, feed.ended)
         pids = [
             page.identity["pid"],
             *([page.counters["helper_pid"]] if page.counters["helper_pid"] else []),
         ]
-        elsewhere = found.alive is None  # the number means another process here
+        elsewhere = page_file.alive is None  # the number means another process here
         cpu = read_cpu([] if elsewhere else pids, now)
         feed.history.add(reading)
         feed.readings.append((reading, cpu))
@@ -179,7 +179,7 @@ class Monitor:
         window = None if short is None else rates(short[0], reading)
         if feed.visible is None:
             feed.visible = () if elsewhere else visible_gpus(variables(pids[0]))
-        gpu = gpu_of(page.identity.get("local_rank", 0), pids, feed.visible, gpus)
+        gpu = find_gpu(page.identity.get("local_rank", 0), pids, feed.visible, gpus)
         feed.gpu = None if gpu is None else (gpu.index, gpu.instance)
         use = CpuUse() if short is None else cpu_use(short[1], cpu)
         sm = None if gpu is None else gpu.sm
@@ -187,7 +187,7 @@ class Monitor:
             judge(
                 reading,
                 window,
-                alive=found.alive,
+                alive=page_file.alive,
                 stopped=cpu.stopped,
                 sm=sm,
                 cores=use.cores,
@@ -196,7 +196,7 @@ class Monitor:
         )
         text = remedy(judgment.state, window, page.identity.get("threads") or 0, use, gpu)
         return FeedRow(
-            found,
+            page_file,
             reading,
             judgment,
             text,
@@ -209,7 +209,7 @@ class Monitor:
         )
 
 
-def is_of(window: Rates | None, seconds: float) -> TypeGuard[Rates]:
+def lasts_about(window: Rates | None, seconds: float) -> TypeGuard[Rates]:
     """True if this window is about `seconds` long, within a quarter.
 
     Windows are shorter at first, and longer if looks are rare.
@@ -247,7 +247,7 @@ def visible_gpus(environment: Mapping[str, str]) -> tuple[int, ...]:
     return tuple(int(number) for number in numbers if number.strip().isdigit())
 
 
-def gpu_of(
+def find_gpu(
     local_rank: int, pids: Sequence[int], visible: Sequence[int], gpus: Sequence[GpuUse]
 ) -> GpuUse | None:
     """The GPU on which a process computes, or else that of its rank."""
@@ -404,6 +404,6 @@ def _is_number(value: Any, end: int) -> bool:
     return isinstance(value, int) and 0 <= value < end
 
 
-def _is_old(found: PageFile, now_ns: int) -> bool:
-    idle_ns = now_ns - found.page.counters["updated_ns"]
+def _is_old(page_file: PageFile, now_ns: int) -> bool:
+    idle_ns = now_ns - page_file.page.counters["updated_ns"]
     return not 0 <= idle_ns < KEPT_S * 1e9  # negative: of a boot before this one

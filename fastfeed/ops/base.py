@@ -36,12 +36,12 @@ __all__ = [
     "check_p",
     "check_range",
     "check_size",
-    "filters_of",
     "is_number",
     "need_bytes",
     "need_movable",
     "need_movable_by",
     "need_pixels",
+    "op_filters",
     "shade",
 ]
 
@@ -362,7 +362,7 @@ def check_filter(name: str, filter: Any, several: bool = False) -> None:
         raise ConfigError.of(f"{name} filter", f"one of {', '.join(FILTERS)}{more}", filter)
 
 
-def filters_of(op: Any) -> tuple[str, ...]:
+def op_filters(op: Any) -> tuple[str, ...]:
     """The filters that an op that resamples draws from; its own, if it is one."""
     return op.filter if isinstance(op.filter, tuple) else (op.filter,)
 

@@ -55,11 +55,11 @@ class Maybe(FrozenOp):
 
     @property
     def kind(self) -> Kind:
-        return _kind_of((self.op,))
+        return _combined_kind((self.op,))
 
     @property
     def filter(self) -> str:
-        return _filter_of("Maybe", (self.op,))
+        return _last_filter("Maybe", (self.op,))
 
     @property
     def draws(self) -> int:
@@ -123,11 +123,11 @@ class OneOf(FrozenOp):
     @property
     def kind(self) -> Kind:
         # a window has one filter
-        return _kind_of(self.ops) if len(set(_filters_of(self.ops))) <= 1 else "change"
+        return _combined_kind(self.ops) if len(set(_child_filters(self.ops))) <= 1 else "change"
 
     @property
     def filter(self) -> str:
-        return _filter_of("OneOf", self.ops)
+        return _last_filter("OneOf", self.ops)
 
     @property
     def draws(self) -> int:
@@ -144,7 +144,7 @@ class OneOf(FrozenOp):
 
     def out(self, spec: Spec) -> Spec:
         if self.kind != "geometry":
-            filters = ", ".join(sorted(set(_filters_of(self.ops))))
+            filters = ", ".join(sorted(set(_child_filters(self.ops))))
             if not spec.fixed and "," in filters and all(op.kind == "geometry" for op in self.ops):
                 raise SpecError(
                     "OneOf needs ops with one filter where images are of many sizes, got"
@@ -167,7 +167,7 @@ class OneOf(FrozenOp):
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         """Window parameters, if the op is geometry; other kinds have layers instead."""
-        which = self._which(u)
+        which = self._op_index(u)
         rows = np.arange(len(sizes))
         moves = [
             op.params(own, sizes)
@@ -179,7 +179,7 @@ class OneOf(FrozenOp):
         }
 
     def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
-        which = self._which(u)
+        which = self._op_index(u)
         depth = len(self.layers)
         choices: list[np.ndarray] = [np.full(len(sizes), -1, np.int64) for _ in range(depth)]
         values: list[tuple[Any, ...]] = [()] * depth
@@ -190,7 +190,7 @@ class OneOf(FrozenOp):
                 values[k] += layer_choices.values
         return [Choices(choice, value) for choice, value in zip(choices, values, strict=True)]
 
-    def _which(self, u: np.ndarray) -> np.ndarray:
+    def _op_index(self, u: np.ndarray) -> np.ndarray:
         """Index of the op, int64 (n,)."""
         if self.weights is None:
             return (u[:, 0] * len(self.ops)).astype(np.int64)
@@ -224,11 +224,11 @@ class Sequential:
 
     @property
     def kind(self) -> Kind:
-        return _kind_of(self.ops)
+        return _combined_kind(self.ops)
 
     @property
     def filter(self) -> str:
-        return _filter_of("Sequential", self.ops)
+        return _last_filter("Sequential", self.ops)
 
     @property
     def draws(self) -> int:
@@ -287,19 +287,19 @@ def _children(name: str, ops: Any) -> tuple[Any, ...]:
     return tuple(_child(f"{name} ops[{i}]", op) for i, op in enumerate(ops))
 
 
-def _kind_of(ops: Sequence[Any]) -> Kind:
+def _combined_kind(ops: Sequence[Any]) -> Kind:
     """Geometry if all ops fold into one window that needs no border."""
     folds = all(op.kind == "geometry" and getattr(op, "border", None) is None for op in ops)
     return "geometry" if folds else "change"
 
 
-def _filters_of(ops: Sequence[Any]) -> list[str]:
+def _child_filters(ops: Sequence[Any]) -> list[str]:
     return [op.filter for op in ops if hasattr(op, "filter")]
 
 
-def _filter_of(name: str, ops: Sequence[Any]) -> str:
+def _last_filter(name: str, ops: Sequence[Any]) -> str:
     """The last filter that one of the ops names, as in a list of ops."""
-    for filter in reversed(_filters_of(ops)):
+    for filter in reversed(_child_filters(ops)):
         return filter
     raise AttributeError(f"nothing in this {name} is resampled")  # for hasattr, as with RandomFlip
 

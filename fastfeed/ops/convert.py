@@ -119,7 +119,7 @@ class Normalize(FrozenOp):
                 f"Normalize has {len(self.mean)} channels, got {spec}; give one mean and one std"
                 " per channel"
             )
-        return Spec(spec.shape, _float_of(spec), spec.layout)
+        return Spec(spec.shape, _float_dtype(spec), spec.layout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class Standardize:
 
     def out(self, spec: Spec) -> Spec:
         _not_encoded(self, spec)
-        return Spec(spec.shape, _float_of(spec), spec.layout)
+        return Spec(spec.shape, _float_dtype(spec), spec.layout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,10 +197,10 @@ class Convert:
     dtype: str = "uint8"
     layout: str = "HWC"
     standardized: bool = False
-    given: str = "uint8"  # dtype of the pixels
+    input_dtype: str = "uint8"  # dtype of the pixels
 
     @classmethod
-    def of(cls, ops: list[Any], channels: int, given: str = "uint8") -> Convert:
+    def of(cls, ops: list[Any], channels: int, input_dtype: str = "uint8") -> Convert:
         """Fold a run of ToFloat, Normalize or Standardize, and ToLayout, on pixels of a dtype."""
         standardized = any(isinstance(op, Standardize) for op in ops)
         scaling = [op for op in ops if isinstance(op, (Normalize, Standardize))]
@@ -211,7 +211,7 @@ class Convert:
             )
         scale = np.ones(channels)
         offset = np.zeros(channels)
-        dtype = given
+        dtype = input_dtype
         layout = "HWC"
         for op in ops:
             if isinstance(op, ToLayout):
@@ -228,13 +228,13 @@ class Convert:
                 scale = scale / std
                 offset = (offset - mean) / std
         numbers = tuple(scale.tolist()), tuple(offset.tolist())
-        return cls(*numbers, dtype, layout, standardized, given)
+        return cls(*numbers, dtype, layout, standardized, input_dtype)
 
     @property
     def keeps_bytes(self) -> bool:
         """True if values stay as they are and only the layout may change."""
         is_scaled = any(self.offset) or any(factor != 1 for factor in self.scale)
-        return self.dtype == self.given and not (is_scaled or self.standardized)
+        return self.dtype == self.input_dtype and not (is_scaled or self.standardized)
 
     def on_device(self, xp: Any, images: Any, precision: str = "float32") -> Any:
         """Arrays (..., height, width, channels) of CuPy, JAX or NumPy as numbers of `dtype`."""
@@ -259,7 +259,7 @@ class Convert:
         return values
 
 
-def _float_of(spec: Spec) -> str:
+def _float_dtype(spec: Spec) -> str:
     """The dtype after a scaling: integers become float32."""
     return "float32" if spec.dtype in INTEGERS else spec.dtype
 

@@ -14,8 +14,8 @@ from fastfeed.ops.base import (
     Size,
     SizeChoice,
     check_size,
-    filters_of,
     height_width,
+    op_filters,
 )
 from fastfeed.ops.batch_sizes import BySchedule, RandomSizes
 from fastfeed.ops.compose import Maybe, OneOf, Sequential
@@ -101,7 +101,7 @@ def _evaluated(op: Any) -> list[Any]:
 
 def _resized_crop(op: RandomResizedCrop) -> list[Any]:
     side = min(check_size("RandomResizedCrop", op.size))
-    return [Resize(round(side * 256 / 224), filter=filters_of(op)[0]), CenterCrop(op.size)]
+    return [Resize(round(side * 256 / 224), filter=op_filters(op)[0]), CenterCrop(op.size)]
 
 
 def _random_crop(op: RandomCrop) -> list[Any]:
@@ -118,7 +118,7 @@ def _maybe(op: Maybe) -> list[Any]:
     return _evaluated(op.op) if op.p == 1 else []
 
 
-def _one_of(op: OneOf) -> list[Any] | None:
+def _evaluated_choice(op: OneOf) -> list[Any] | None:
     if op.kind == "change":
         return []  # its ops keep the size
     first, *others = [_evaluated(each) for each in op.ops]
@@ -146,11 +146,11 @@ def _multi_crop(op: MultiCrop) -> list[Any]:
 
 _RULES: dict[type, Callable[[Any], list[Any] | None]] = {
     RandomResizedCrop: _resized_crop,
-    Resize: lambda op: [replace(op, filter=filters_of(op)[0])],
+    Resize: lambda op: [replace(op, filter=op_filters(op)[0])],
     RandomCrop: _random_crop,
     Sequential: _sequence,
     Maybe: _maybe,
-    OneOf: _one_of,
+    OneOf: _evaluated_choice,
     Function: _function,
     Map: _function,
     MultiCrop: _multi_crop,

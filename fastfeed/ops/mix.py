@@ -354,8 +354,8 @@ def plan_of_batch(
     return op.mix_plan(drawn, size)
 
 
-def _pair(own: np.ndarray) -> np.ndarray:
-    return np.stack([own, 1 - own], axis=1)
+def _pair(share: np.ndarray) -> np.ndarray:
+    return np.stack([share, 1 - share], axis=1)
 
 
 def _need_size(op: Any, spec: Spec) -> Spec:

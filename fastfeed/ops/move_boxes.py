@@ -23,11 +23,11 @@ from fastfeed.ops.program.window import Window
 __all__ = [
     "Stage",
     "boxes_after",
+    "combine_stages",
     "fill_valid",
     "points_after",
     "stages",
     "to_original",
-    "transforms_of",
 ]
 
 _ROUNDING = 1e-6  # pixels by which arithmetic moves a point that is on an edge
@@ -106,7 +106,7 @@ def boxes_after(
     return current[rows_left], rows_left
 
 
-def transforms_of(stages: Sequence[Stage]) -> np.ndarray:
+def combine_stages(stages: Sequence[Stage]) -> np.ndarray:
     """One matrix per sample from the displayed image to the result: float64 (n, 3, 3)."""
     path = stages[0].forward
     for stage in stages[1:]:
@@ -116,7 +116,7 @@ def transforms_of(stages: Sequence[Stage]) -> np.ndarray:
 
 def fill_valid(stages: Sequence[Stage], out: np.ndarray) -> None:
     """Set pixels of results to True whose center is in the image: bool (n, height, width)."""
-    back = np.linalg.inv(transforms_of(stages))
+    back = np.linalg.inv(combine_stages(stages))
     edges = _edges(stages[0].limits)
     y, x = (np.arange(side) + 0.5 for side in out.shape[1:])
     for matrix, (left, top, right, bottom), valid in zip(back, edges, out, strict=True):

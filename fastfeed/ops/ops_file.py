@@ -243,7 +243,7 @@ def _value(entry: Any, where: str, allow_functions: bool) -> Any:
         for key, item in entry.items()
         if key != "op"
     }
-    return _made(_CLASSES[name], values, place)
+    return _make_op(_CLASSES[name], values, place)
 
 
 def _function(name: Any, place: str, allow_functions: bool) -> Any:
@@ -258,7 +258,7 @@ def _function(name: Any, place: str, allow_functions: bool) -> Any:
     return find_function(name, place)
 
 
-def _made(kind: type, values: dict[str, Any], place: str) -> Any:
+def _make_op(kind: type, values: dict[str, Any], place: str) -> Any:
     """The op with these arguments, all of which its constructor has to know and to accept."""
     parameters = inspect.signature(kind).parameters
     for name in values:

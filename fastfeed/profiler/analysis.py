@@ -15,7 +15,7 @@ from fastfeed.profiler.attribution.attribution import (
 )
 from fastfeed.profiler.attribution.host import Host
 from fastfeed.profiler.model.causes import STARVING
-from fastfeed.profiler.model.columns import distinct
+from fastfeed.profiler.model.columns import unique_values
 from fastfeed.profiler.model.intervals import union
 from fastfeed.profiler.model.result import DeviceResult, Result
 from fastfeed.profiler.model.statistics import MIN_STEPS
@@ -24,7 +24,7 @@ from fastfeed.profiler.ranks.ranks import Blame, RankDevice, analyze_ranks
 from fastfeed.profiler.steps.device import device_result, labels, main_process
 from fastfeed.profiler.steps.marks import recorded_edges
 from fastfeed.profiler.steps.phases import find_phases, training_steps
-from fastfeed.profiler.steps.step_stats import share_of
+from fastfeed.profiler.steps.step_stats import measure_share
 from fastfeed.profiler.steps.steps import find_steps
 from fastfeed.profiler.verdict.feed_timelines import feed_results
 from fastfeed.profiler.verdict.host_only import host_waits, launch_count
@@ -113,7 +113,7 @@ def _collect_notes(origins: Sequence[Origin]) -> list[str]:
 
 def _attributions(trace: Trace, input_range: str) -> list[Attribution]:
     host = Host(trace, input_range)
-    active = distinct(trace.ops.device[trace.ops.end > trace.ops.start])
+    active = unique_values(trace.ops.device[trace.ops.end > trace.ops.start])
     return [_attributed(host, int(device)) for device in active if device >= 0]
 
 
@@ -146,7 +146,7 @@ def _with_ranks(result: DeviceResult, blame: Blame, absent: int) -> DeviceResult
     """Add the waits for other ranks; waiting for a rank that waits for input is starvation."""
     own = spans_with_cause(result.slices, *STARVING)
     by_proxy = union(blame.spans[np.isin(blame.cause, STARVING)])
-    share = share_of(result.steps, result.judged, own, by_proxy)
+    share = measure_share(result.steps, result.judged, own, by_proxy)
     metrics = {**result.metrics, "absent_ranks": float(absent)} if absent else result.metrics
     return replace(
         result, charges=blame.charges, comm_wait=blame.comm_wait, share=share, metrics=metrics

@@ -161,12 +161,12 @@ class StepCosts:
 def _estimates(
     record: ProofRecord,
     means: Mapping[Mode, Sequence[float]],
-    found: Mapping[str, Estimate],
+    costs: Mapping[str, Estimate],
     stage_ms: Mapping[Mode, Mapping[str, float]],
 ) -> tuple[WhatIf, ...]:
     """Estimates of what changes would gain, for a feed."""
     ns = {mode: float(mean(blocks).ns) for mode, blocks in means.items()}
-    contention = found["contention"]
+    contention = costs["contention"]
     return what_if(
         Measured(
             resident=ns[Mode.RESIDENT],
@@ -176,7 +176,7 @@ def _estimates(
             cold=ns.get(Mode.COLD),
             batch=record.feed["batch"],
             threads=record.feed["threads"],
-            fetches="fetch" in found and found["fetch"].low > 0,
+            fetches="fetch" in costs and costs["fetch"].low > 0,
             cores=record.cores,
             warm_stage_ms=stage_ms[Mode.WARM],
             cold_stage_ms=stage_ms.get(Mode.COLD, stage_ms[Mode.WARM]),

@@ -22,7 +22,7 @@ from fastfeed.ops import (
 from fastfeed.ops.base import check_p, check_size
 from fastfeed.ops.evaluation import evaluation
 from fastfeed.ops.function import as_op
-from fastfeed.recipes.shared import TO_ONE, side_of
+from fastfeed.recipes.shared import TO_ONE, check_side
 
 _MEAN = (124, 116, 104)  # ImageNet's mean in bytes: what a zero is after Normalize.imagenet()
 
@@ -54,7 +54,7 @@ def imagenet_train(size: int = 224, *, policy: Any = None, erase: float = 0.0) -
     check_p("imagenet_train erase", erase)
     changes = _policy_ops("imagenet_train", policy)
     changes += [RandomErasing(erase, fill=_MEAN)] if erase else []
-    crop = RandomResizedCrop(side_of("imagenet_train", size))
+    crop = RandomResizedCrop(check_side("imagenet_train", size))
     return [crop, RandomFlip(), *changes, Normalize.imagenet()]
 
 
@@ -81,7 +81,7 @@ def imagenet_eval(size: int = 224) -> list[Any]:
         CenterCrop(size=224)
         Normalize(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
     """
-    return evaluation([RandomResizedCrop(side_of("imagenet_eval", size)), Normalize.imagenet()])
+    return evaluation([RandomResizedCrop(check_side("imagenet_eval", size)), Normalize.imagenet()])
 
 
 @checked
@@ -132,7 +132,7 @@ def stock_photo_train(size: int = 299, *, policy: Any = None) -> list[Any]:
         >>> [type(op).__name__ for op in ff.recipes.stock_photo_train(299)]
         ['RandomResizedCrop', 'RandomFlip', 'ColorJitter', 'Normalize']
     """
-    crop = RandomResizedCrop(side_of("stock_photo_train", size), scale=(0.35, 1.0))
+    crop = RandomResizedCrop(check_side("stock_photo_train", size), scale=(0.35, 1.0))
     colors = _policy_ops("stock_photo_train", policy) or [ColorJitter(0.2, 0.2, 0.2)]
     return [crop, RandomFlip(), *colors, TO_ONE]
 
@@ -160,7 +160,7 @@ def deit3_train(size: int = 224, *, jitter: float = 0.3, whole: bool = False) ->
         >>> [type(op).__name__ for op in ff.recipes.deit3_train(224)]
         ['RandomResizedCrop', 'RandomFlip', 'OneOf', 'ColorJitter', 'Normalize']
     """
-    side = side_of("deit3_train", size)
+    side = check_side("deit3_train", size)
     crops: list[Any] = [RandomResizedCrop(side, filter="bicubic")]
     if whole:
         crops = [Resize(side, filter="bicubic"), RandomCrop(side, padding=4, mode="reflect")]
@@ -189,7 +189,7 @@ def face_train(size: int = 112) -> list[Any]:
         >>> [type(op).__name__ for op in ff.recipes.face_train()]
         ['Resize', 'RandomFlip', 'Normalize']
     """
-    side = side_of("face_train", size)
+    side = check_side("face_train", size)
     return [Resize((side, side)), RandomFlip(), TO_ONE]
 
 

@@ -24,7 +24,7 @@ from fastfeed.ops import (
     ToFloat,
     ZoomOut,
 )
-from fastfeed.recipes.shared import side_of
+from fastfeed.recipes.shared import check_side
 
 
 @checked
@@ -53,7 +53,7 @@ def mask2former_train(
         >>> [type(op).__name__ for op in ff.recipes.mask2former_train()]
         ['RandomFlip', 'RandomResize', 'RandomCrop', 'Normalize']
     """
-    side = side_of("mask2former_train", size)
+    side = check_side("mask2former_train", size)
     cut = RandomCrop(side, fill=(128, 128, 128), pad_if_needed="corner")
     flips = [RandomFlip()] if flip else []
     return [*flips, RandomResize(side, scale=scale), cut, Normalize.imagenet()]
@@ -81,7 +81,7 @@ def ssd_train(size: int = 300) -> list[Any]:
         >>> ff.recipes.ssd_train()[0]
         ZoomOut(p=0.5, scale=(1.0, 4.0), fill=(123, 117, 104))
     """
-    side = side_of("ssd_train", size)
+    side = check_side("ssd_train", size)
     moves: list[Any] = [ZoomOut(fill=(123, 117, 104)), IoUCrop(), RandomFlip()]
     moves += [Resize((side, side), filter="linear")]
     contrast, *colors = (Maybe(op, 0.5) for op in (Contrast(0.5), Saturation(0.5), Hue(0.05)))
@@ -113,7 +113,7 @@ def yolo_train(size: int = 640, *, off_epoch: int | None = None) -> list[Any]:
         >>> ff.recipes.yolo_train(off_epoch=90)[-1]
         Mosaic(p=1.0, center=(0.25, 0.75), per='sample', off_epoch=90)
     """
-    side = side_of("yolo_train", size)
+    side = check_side("yolo_train", size)
     letterbox = Resize((side, side), fit="pad", filter="linear", fill=(114, 114, 114))
     colors = [Hue(0.015), Saturation(0.7), Brightness(0.4)]
     mosaic = Mosaic(1.0, (0.25, 0.75), off_epoch=off_epoch)

@@ -21,7 +21,7 @@ from fastfeed.ops import (
     ToFloat,
     View,
 )
-from fastfeed.recipes.shared import TO_ONE, side_of
+from fastfeed.recipes.shared import TO_ONE, check_side
 
 
 @checked
@@ -44,7 +44,7 @@ def mae_train(size: int = 224) -> list[Any]:
         >>> ff.recipes.mae_train()[0].scale
         (0.2, 1.0)
     """
-    crop = RandomResizedCrop(side_of("mae_train", size), (0.2, 1.0), filter="bicubic")
+    crop = RandomResizedCrop(check_side("mae_train", size), (0.2, 1.0), filter="bicubic")
     return [crop, RandomFlip(), Normalize.imagenet()]
 
 
@@ -73,7 +73,7 @@ def simclr_train(size: int = 224, *, strength: float = 1.0) -> list[Any]:
         >>> next(iter(feed)).images.shape
         (2, 2, 32, 32, 3)
     """
-    side = side_of("simclr_train", size)
+    side = check_side("simclr_train", size)
     colors = (0.8 * strength, 0.8 * strength, 0.8 * strength, 0.2 * strength)
     blur = Maybe(GaussianBlur(_tenth(side), (0.1, 2.0)), 0.5)
     return [MultiCrop((_view(side, colors, [blur], count=2),)), ToFloat()]
@@ -101,7 +101,7 @@ def byol_train(size: int = 224) -> list[Any]:
         >>> [len(view.ops) for view in ff.recipes.byol_train()[0].views]
         [4, 5]
     """
-    side = side_of("byol_train", size)
+    side = check_side("byol_train", size)
     blur = GaussianBlur(_tenth(side), (0.1, 2.0))
     colors = (0.4, 0.4, 0.2, 0.1)
     second = _view(side, colors, [Maybe(blur, 0.1), Maybe(Solarize(128), 0.2)])
@@ -140,8 +140,8 @@ def dinov2_train(
         >>> [(view.size, view.count) for view in ff.recipes.dinov2_train()[0].views]
         [(224, 1), (224, 1), (96, 8)]
     """
-    side = side_of("dinov2_train", size)
-    small = side_of("dinov2_train", local_size)
+    side = check_side("dinov2_train", size)
+    small = check_side("dinov2_train", local_size)
     if not isinstance(blur, tuple) or len(blur) != 3:
         raise ConfigError.of("dinov2_train blur", "three probabilities", blur)
     first, second, local = (Maybe(GaussianBlur(9, (0.1, 2.0)), p) for p in blur)
@@ -175,7 +175,7 @@ def clip_train(size: int = 224) -> list[Any]:
         >>> ff.recipes.clip_train()[0].scale
         (0.9, 1.0)
     """
-    crop = RandomResizedCrop(side_of("clip_train", size), (0.9, 1.0), filter="bicubic")
+    crop = RandomResizedCrop(check_side("clip_train", size), (0.9, 1.0), filter="bicubic")
     mean = (0.48145466, 0.4578275, 0.40821073)
     std = (0.26862954, 0.26130258, 0.27577711)
     return [crop, Normalize(mean, std)]
@@ -202,7 +202,7 @@ def sdxl_train(size: int = 1024, *, flip: bool = False) -> list[Any]:
         >>> [type(op).__name__ for op in ff.recipes.sdxl_train(flip=True)]
         ['Resize', 'RandomFlip', 'RandomCrop', 'Normalize']
     """
-    side = side_of("sdxl_train", size)
+    side = check_side("sdxl_train", size)
     flips = [RandomFlip()] if flip else []
     return [Resize(side, filter="lanczos"), *flips, RandomCrop(side), TO_ONE]
 

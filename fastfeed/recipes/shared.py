@@ -13,7 +13,7 @@ from fastfeed.ops.base import check_size
 TO_ONE = Normalize((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))  # from -1 to 1
 
 
-def side_of(name: str, size: Any) -> int:
+def check_side(name: str, size: Any) -> int:
     """The side of a square that the recipe `name` was given, pixels. ConfigError."""
     if isinstance(size, bool) or not isinstance(size, (int, np.integer)):
         raise ConfigError.of(f"{name} size", "an int, the side of a square in pixels", size)

@@ -52,7 +52,7 @@ class Placement(Protocol):
 
 def out_of_memory(name: str, arrays: tuple[Any, ...], batches: int, error: object) -> DeviceMemory:
     """The error for a device without room for a batch; it holds at most `batches` of them."""
-    size = size_of(arrays)
+    size = total_bytes(arrays)
     return DeviceMemory(
         f"{name} has no memory left for a batch of {format_size(size)}; up to {batches} of them are"
         f" there at once, {format_size(batches * size)}; lower the batch size, or prefetch by one"
@@ -96,7 +96,7 @@ def wait_until_written(array: Any) -> None:
         cupy.cuda.runtime.streamSynchronize(stream)
 
 
-def size_of(arrays: tuple[Any, ...]) -> int:
+def total_bytes(arrays: tuple[Any, ...]) -> int:
     """Total bytes of these arrays."""
     return sum(
         array.nbytes if hasattr(array, "nbytes") else _bytes_on_gpu(array) for array in arrays

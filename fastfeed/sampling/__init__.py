@@ -44,7 +44,7 @@ __all__ = [
     "Shuffle",
     "Weighted",
     "bind",
-    "order_of",
+    "resolve_order",
 ]
 
 Shuffle = Literal["full", "none"] | Order
@@ -52,7 +52,7 @@ Shuffle = Literal["full", "none"] | Order
 NAMES: dict[str, Order] = {"full": Shuffled(), "none": SourceOrder()}
 
 
-def order_of(shuffle: Shuffle) -> Order:
+def resolve_order(shuffle: Shuffle) -> Order:
     """The order that a `shuffle` argument means."""
     if isinstance(shuffle, str) and shuffle in NAMES:
         return NAMES[shuffle]
@@ -74,7 +74,7 @@ def bind(shuffle: Shuffle | bool, source: Any) -> Shuffle:
     """
     if isinstance(shuffle, bool):
         shuffle = "full" if shuffle else "none"
-    order = order_of(shuffle)
+    order = resolve_order(shuffle)
     if getattr(source, "shares", None) is not None and isinstance(
         order, Shuffled | SourceOrder | Blocks
     ):

@@ -54,7 +54,7 @@ def load_state(path: str | os.PathLike[str]) -> dict[str, Any]:
     return load_json(path, "state", "save_state", StateError, _MOST)
 
 
-def position_of(
+def read_position(
     state: Any,
     current: dict[str, Any],
     steps: int,

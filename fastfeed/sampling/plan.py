@@ -20,8 +20,8 @@ import numpy as np
 from fastfeed.arguments import check_count, checked
 from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError
-from fastfeed.sampling import MOST_SAMPLES, Epoch, Order, SampleRefs, Shuffle, order_of
-from fastfeed.sampling.checkpoint import MOST_EPOCHS, position_of
+from fastfeed.sampling import MOST_SAMPLES, Epoch, Order, SampleRefs, Shuffle, resolve_order
+from fastfeed.sampling.checkpoint import MOST_EPOCHS, read_position
 from fastfeed.sampling.partners import apart
 from fastfeed.sampling.permute import permute
 from fastfeed.sampling.rng import SLOT_SUBSTITUTE, check_seed, uniform
@@ -95,7 +95,7 @@ class Plan:
                 self.global_batch,
             )
         # computed once: a feed asks for them many times per batch
-        order = order_of(self.shuffle)
+        order = resolve_order(self.shuffle)
         length = order.positions(self.samples)
         run = getattr(order, "run", 1)
         counts = getattr(order, "counts", {})
@@ -228,7 +228,7 @@ class Plan:
         length = self.steps * self.global_batch if self.counts else self.length
         used = length if self.tail == "pad" else length - length % self.global_batch
         info = Epoch(int(epoch), self.samples, used, self.global_batch, int(self.seed))
-        order = order_of(self.shuffle)
+        order = resolve_order(self.shuffle)
         last = length if order.open else used
         if self.mixed:
             positions = self._shuffled_rows(positions, info, order, last)
@@ -252,7 +252,7 @@ class Plan:
             >>> plan.substitutes(epoch=0, id=1, key=1, attempts=4).shape
             (4,)
         """
-        alike_of = getattr(order_of(self.shuffle), "alike", None)
+        alike_of = getattr(resolve_order(self.shuffle), "alike", None)
         if alike_of is None:
             positions = substitutes(self.seed, epoch, key, attempts, self.length)
             return self.at(epoch, positions).ids
@@ -272,7 +272,7 @@ class Plan:
         Returns:
             float32 (batch,), or fewer where steps differ. All ones unless tail is "pad".
         """
-        first, last = self._own(step, epoch)
+        first, last = self._rank_positions(step, epoch)
         weights = np.zeros(last - first if self.counts else self.batch, np.float32)
         weights[: last - first] = 1
         return weights
@@ -325,7 +325,7 @@ class Plan:
                 field="epoch",
             )
         _check_index("epoch", epoch, 1 << 32)
-        return order_of(self.shuffle).count_at(first, self.seed, int(epoch))  # type: ignore[attr-defined]
+        return resolve_order(self.shuffle).count_at(first, self.seed, int(epoch))  # type: ignore[attr-defined]
 
     def first(self, step: int, epoch: int | None = None) -> int:
         """Position in an epoch of this rank's first sample of a step, counted over all ranks.
@@ -340,7 +340,7 @@ class Plan:
         Raises:
             ConfigError: If `step` is out of range, or `epoch` is needed.
         """
-        return self._own(step, epoch)[0]
+        return self._rank_positions(step, epoch)[0]
 
     @property
     def left(self) -> int:
@@ -355,7 +355,7 @@ class Plan:
         own = sum(number * self.rows_of(count) for count, number in steps.items())
         return own + self.rows_of(self.left)
 
-    def _own(self, step: int, epoch: int | None) -> tuple[int, int]:
+    def _rank_positions(self, step: int, epoch: int | None) -> tuple[int, int]:
         """The positions [first, last) of a step on this rank that are not padding."""
         first, last = self._share(self.count(step, epoch))
         begin = int(step) * self.global_batch
@@ -452,7 +452,7 @@ class Plan:
             >>> plan.position(plan.state(epoch=2, step=1, fingerprint="f00"), fingerprint="f00")
             (2, 1)
         """
-        return position_of(
+        return read_position(
             state, self.state(0, 0, fingerprint or ""), self.steps, fingerprint, changed, known
         )
 

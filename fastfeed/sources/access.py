@@ -120,7 +120,7 @@ class Access:
         problems = [f"{scheme} is not an allowed scheme"] if allow_scheme else []
         allow_host = ""
         if scheme not in _BUCKETS:
-            host, port, why = _host_of(uri)
+            host, port, why = _parse_host(uri)
             if why:
                 return Refusal(why, host="", scheme=allow_scheme)
             if not self.names(host, port) and not (scheme in _PORTS and is_public(host)):
@@ -192,7 +192,7 @@ def advice(refusals: Sequence[Refusal]) -> str:
     return f"pass {python} ({' '.join(words)})"
 
 
-def allow_of(paths: object, hosts: object, schemes: object, who: str) -> Allow:
+def parse_allow(paths: object, hosts: object, schemes: object, who: str) -> Allow:
     """The `allow_` options of a source. ConfigError."""
     named = {"allow_path": paths, "allow_host": hosts, "allow_scheme": schemes}
     return Allow(*(allowed_values(option, values, who) for option, values in named.items()))
@@ -241,16 +241,16 @@ def _scheme(uri: str) -> str:
 def _netloc(uri: str) -> str:
     """Host of an address the user named, with its port for HTTP."""
     scheme = _scheme(uri)
-    (host, port, _) = _host_of(uri.replace(_user_of(uri), "", 1))
+    (host, port, _) = _parse_host(uri.replace(_user_info(uri), "", 1))
     return host if scheme in _BUCKETS else f"{host}:{port}"
 
 
-def _user_of(uri: str) -> str:
+def _user_info(uri: str) -> str:
     authority = re.split(r"[/?#\\]", uri.partition("://")[2], maxsplit=1)[0]
     return authority[: authority.rindex("@") + 1] if "@" in authority else ""
 
 
-def _host_of(uri: str) -> tuple[str, int, str]:
+def _parse_host(uri: str) -> tuple[str, int, str]:
     """Host and port of an address, and any problem with it."""
     authority = re.split(r"[/?#]", uri.partition("://")[2], maxsplit=1)[0]
     if "@" in authority:

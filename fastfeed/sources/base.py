@@ -357,7 +357,7 @@ class Optionals:
         self._source = source
         self.object_classes: tuple[str, ...] = getattr(source, "object_classes", ())
         self.object_spec: ObjectSpec = getattr(source, "object_spec", PLAIN_OBJECTS)
-        self.frame = frame_of(source)
+        self.frame = annotation_frame(source)
         self.label_spec = LabelSpec(*getattr(source, "label_spec", ()))
 
     def uri(self, i: int) -> str:
@@ -413,7 +413,7 @@ class Optionals:
         return self._call("masks", ids)
 
 
-def addresses_of(source: Any, ids: np.ndarray) -> SampleLocations | None:
+def sample_locations(source: Any, ids: np.ndarray) -> SampleLocations | None:
     """Locations of the bytes of samples, int64 (n,); None if only `read` can get them.
 
     A subclass or an object that overrides `read` or `uri` has no locations.
@@ -422,7 +422,7 @@ def addresses_of(source: Any, ids: np.ndarray) -> SampleLocations | None:
     return addresses if isinstance(addresses, SampleLocations) else None
 
 
-def byte_ranges_of(source: Any, ids: np.ndarray) -> Sequence[StoredFile | None]:
+def stored_files(source: Any, ids: np.ndarray) -> Sequence[StoredFile | None]:
     """Files of samples, int64 (n,), in remote storage; None where only `fetch` can get them.
 
     As with locations, a source that overrides `read` or `uri` has none.
@@ -445,13 +445,13 @@ def _has_own(source: Any, method: str) -> bool:
     return False
 
 
-def says_where(source: Any) -> bool:
+def has_boxes_or_masks(source: Any) -> bool:
     """Return True for a source with boxes or masks."""
     optionals = Optionals(source)
     return optionals.most > 0 or optionals.masks([]) is not None
 
 
-def images_of(source: Any) -> dict[str, Source]:
+def image_sources(source: Any) -> dict[str, Source]:
     """Sources of the images of each sample by name; a single one has an empty name."""
     return getattr(source, "together", None) or {"": source}
 
@@ -461,7 +461,7 @@ def has_same_geometry(source: Any) -> bool:
     return getattr(source, "geometry", "same") == "same"
 
 
-def frame_of(source: Any) -> str:
+def annotation_frame(source: Any) -> str:
     """Frame of boxes and masks: "displayed", after EXIF orientation, or "stored", before it."""
     return getattr(source, "frame", "displayed")
 

@@ -50,8 +50,8 @@ def cache_size(folder: Path) -> int:
     return sum(size for _, size, _ in _files(folder))
 
 
-def trim_cache(folder: Path, kept: Path) -> None:
-    """Remove the least recently used files above the limit, but never `kept`.
+def trim_cache(folder: Path, keep: Path) -> None:
+    """Remove the least recently used files above the limit, but never `keep`.
 
     Processes that have a removed file open can still read it; others build it again.
     """
@@ -61,7 +61,7 @@ def trim_cache(folder: Path, kept: Path) -> None:
     for _, size, path in files:
         if total <= limit:
             return
-        if path != kept:
+        if path != keep:
             with suppress(OSError):
                 path.unlink()
                 total -= size

@@ -17,11 +17,11 @@ from fastfeed.sources.base import (
     Sharded,
     Source,
     StoredFile,
-    addresses_of,
-    byte_ranges_of,
     renumbered,
+    sample_locations,
+    stored_files,
 )
-from fastfeed.sources.notes import notes_of, with_notes
+from fastfeed.sources.notes import source_notes, with_notes
 from fastfeed.spec import LabelSpec
 from fastfeed.storage.reads import MappedRead, Pending
 
@@ -53,12 +53,12 @@ class Derived:
     def _listed(self, ids: Sequence[int]) -> Sequence[int]:
         return ids if self._ids is None else self._source_ids(ids).tolist()
 
-    def _own(self, ids: Sequence[int], samples: list[Any]) -> list[Any]:
+    def _renumber(self, ids: Sequence[int], samples: list[Any]) -> list[Any]:
         if self._ids is None:
             return samples
         return [renumbered(sample, i) for i, sample in zip(ids, samples, strict=True)]
 
-    def _own_reads(self, ids: Any, reads: list[Pending]) -> list[Pending]:
+    def _renumber_reads(self, ids: Any, reads: list[Pending]) -> list[Pending]:
         if self._ids is None:
             return reads
         return [
@@ -80,7 +80,7 @@ class Derived:
 
     def read(self, ids: Sequence[int]) -> list[Any]:
         """Read samples from the source."""
-        return self._own(ids, self.source.read(self._listed(ids)))
+        return self._renumber(ids, self.source.read(self._listed(ids)))
 
     def label(self, ids: np.ndarray) -> np.ndarray:
         """Return the labels of the images, as the source has them."""
@@ -104,13 +104,13 @@ class Derived:
     @property
     def notes(self) -> list[str]:
         """Notes of the source."""
-        return notes_of(self.source)
+        return source_notes(self.source)
 
     # -- Addressable, Fetching, BlockReader
 
     def addresses(self, ids: np.ndarray) -> SampleLocations | None:
         """Locations of samples in the source."""
-        return addresses_of(self.source, self._source_ids(ids))
+        return sample_locations(self.source, self._source_ids(ids))
 
     @property
     def remote(self) -> bool:
@@ -120,11 +120,11 @@ class Derived:
     def fetch(self, ids: Sequence[int]) -> list[Pending]:
         """Begin to read; only of a source that is remote."""
         assert isinstance(self.source, Fetching)
-        return self._own_reads(ids, self.source.fetch(self._listed(ids)))
+        return self._renumber_reads(ids, self.source.fetch(self._listed(ids)))
 
     def byte_ranges(self, ids: np.ndarray) -> Sequence[StoredFile | None]:
         """Files of samples of the source in remote storage."""
-        return byte_ranges_of(self.source, self._source_ids(ids))
+        return stored_files(self.source, self._source_ids(ids))
 
     def expect(self, samples: int) -> None:
         """Reserve room in the source, or in those of a mixture."""
@@ -137,7 +137,7 @@ class Derived:
         if not isinstance(self.source, BlockReader):
             return None
         reads = self.source.hold(self._source_ids(ids))
-        return None if reads is None else self._own_reads(ids, reads)
+        return None if reads is None else self._renumber_reads(ids, reads)
 
     # -- Sharded
 
@@ -234,7 +234,7 @@ class Derived:
     def masks(self, ids: Sequence[int]) -> list[Any] | None:
         """Masks of these images, not decoded yet."""
         masks = self._optionals.masks(self._listed(ids))
-        return None if masks is None else self._own(ids, masks)
+        return None if masks is None else self._renumber(ids, masks)
 
     # -- printed
 

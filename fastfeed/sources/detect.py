@@ -27,7 +27,7 @@ _SHARDS = {
 _MOST = 10_000  # files of a folder, or of a pattern, that are looked at
 
 
-def kind_of(uri: str) -> str:
+def detect_kind(uri: str) -> str:
     """Kind of source: "tar", "tfrecord", "mds", "raw", "table", "hugging_face" or "folder"."""
     uri = uri.removeprefix("file://")
     is_folder = is_local(uri) and os.path.isdir(uri)

@@ -38,7 +38,7 @@ from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.spec import ENCODED
 from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.fingerprint import fingerprint
-from fastfeed.storage.local_file import MAX_BYTES, over_files, read_file, size_of
+from fastfeed.storage.local_file import MAX_BYTES, file_size, over_files, read_file
 from fastfeed.storage.reads import ByteRange, Completed, MappedRead, Pending, Stat, Unread, is_local
 from fastfeed.storage.storage import Storage, open_storage
 from fastfeed.system.within import Within
@@ -381,7 +381,7 @@ class ImageFolder(SourceMethods):
     def _sizes_now(self, ids: Sequence[int]) -> np.ndarray:
         if self.remote:
             return np.full(len(ids), -1, np.int64)
-        return np.array(over_files(size_of, [self.uri(i) for i in ids]), np.int64)
+        return np.array(over_files(file_size, [self.uri(i) for i in ids]), np.int64)
 
     def __str__(self) -> str:
         return with_notes(self._summary(), self.notes)

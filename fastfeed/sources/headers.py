@@ -26,12 +26,12 @@ from fastfeed.faults import STORAGE, TRANSIENT, Failure
 from fastfeed.ops.decode import Decode
 from fastfeed.printable import warn
 from fastfeed.runtime.addresses import FileRanges, Grouped, SampleLocations, WholeFiles
-from fastfeed.sources.base import Fetching, Source, StoredFile, addresses_of, byte_ranges_of
+from fastfeed.sources.base import Fetching, Source, StoredFile, sample_locations, stored_files
 from fastfeed.sources.cache_folder import build_lock, cache_folder, trim_cache
 from fastfeed.sources.mmap_arrays import load, save
 from fastfeed.sources.progress import progress_bar
 from fastfeed.storage.event_loop import results
-from fastfeed.storage.local_file import over_files, read_file, size_of
+from fastfeed.storage.local_file import file_size, over_files, read_file
 from fastfeed.storage.reads import ByteRange, Pending, Stat
 from fastfeed.storage.storage import Storage
 from fastfeed.system.processes import usable_cores
@@ -145,15 +145,15 @@ def _parts(
             heads_help = 2 * len(known) > len(ids)
             yield {first + row: header for row, header in known.items()}, {}
             ids = np.delete(ids, list(known))
-        yield from _whole(executor, source, ids)
+        yield from _read_whole_files(executor, source, ids)
 
 
-def _whole(
+def _read_whole_files(
     executor: Executor, source: Source, ids: np.ndarray
 ) -> Iterator[tuple[dict[int, Header], dict[int, Failure]]]:
     """The same of files that are read whole."""
     while len(ids):
-        addresses = addresses_of(source, ids)
+        addresses = sample_locations(source, ids)
         if addresses is None:
             samples, failed = _read_by_python(executor, source, ids[:_READ_AT_ONCE])
         else:
@@ -174,7 +174,7 @@ def _read_natively(
 ) -> tuple[Samples, dict[int, Failure]]:
     """The first of these samples, and failures by row."""
     failed = dict[int, Failure]()
-    samples = executor.read(addresses, _BYTES, threading.Event(), None, _names_of(source, ids))
+    samples = executor.read(addresses, _BYTES, threading.Event(), None, _name_rows(source, ids))
     for row in samples.unread:
         (blob,) = source.read([int(ids[row])])
         if isinstance(blob, Failure):
@@ -197,10 +197,10 @@ def _read_by_python(
         if isinstance(blob, Failure):
             failed[row] = blob
             blobs[row] = None
-    return executor.borrow(blobs, threading.Event(), _names_of(source, ids)), failed
+    return executor.borrow(blobs, threading.Event(), _name_rows(source, ids)), failed
 
 
-def _names_of(source: Source, ids: np.ndarray) -> Names:
+def _name_rows(source: Source, ids: np.ndarray) -> Names:
     """Names of the rows of a call, for messages."""
     return lambda row: partial(source.uri, int(ids[row]))
 
@@ -210,11 +210,11 @@ def read_heads(executor: Executor, source: Source, ids: np.ndarray) -> dict[int,
 
     A file that is missing here has to be read whole, which may have a reason for its failure.
     """
-    names = _names_of(source, ids)
-    addresses = addresses_of(source, ids)
+    names = _name_rows(source, ids)
+    addresses = sample_locations(source, ids)
     files: _LocalFiles | _RemoteFiles
     if addresses is None:
-        files = _RemoteFiles(byte_ranges_of(source, ids))
+        files = _RemoteFiles(stored_files(source, ids))
     else:
         files = _LocalFiles(executor, addresses, names)
     waiting, known = files.heads()
@@ -299,7 +299,7 @@ class _LocalFiles:
                     paths[row] = os.fsdecode(group.path(k))
                 elif isinstance(group, FileRanges) and group.feature is None:
                     sizes[row] = int(group.lasts[k] - group.firsts[k])
-        found = zip(paths, over_files(size_of, list(paths.values())), strict=True)
+        found = zip(paths, over_files(file_size, list(paths.values())), strict=True)
         return sizes | {row: size for row, size in found if size >= _HEAD}
 
     def read(self, spans: Spans) -> dict[int, bytes]:

@@ -113,10 +113,10 @@ class Mapped(SourceMethods):
         self.classes = checked_classes(_names(dataset, classes), "Mapped") or ()
         self._numbers = class_numbers(self.classes)
         first, item = self._first_good()
-        self.spec = _spec_of(self._image_of(item), size)
+        self.spec = _image_spec(self._item_image(item), size)
         self._listed = self._listed_labels(labels, label_kind, first, item)
-        value = -1 if self._label is None else self._label_of(item)
-        self.label_spec = LabelSpec() if value is None else LabelSpec(*_type_of(value))
+        value = -1 if self._label is None else self._item_label(item)
+        self.label_spec = LabelSpec() if value is None else LabelSpec(*_label_type(value))
         if self._listed is not None:
             self.label_spec = self._listed.spec
         # labels of items that were read
@@ -147,9 +147,9 @@ class Mapped(SourceMethods):
         for i in range(tried):
             try:
                 item = self._item(i)
-                self._image_of(item)
-                self._label_of(item)
-                self._columns_of(item)
+                self._item_image(item)
+                self._item_label(item)
+                self._item_columns(item)
                 return i, item
             except Exception as error:  # of any code
                 if ends_run(error):
@@ -169,7 +169,7 @@ class Mapped(SourceMethods):
             if own is not None and len(own) == self._length:
                 own = np.asarray(own)
                 same = own.ndim == 1 and own.dtype.kind in "iu"
-                labels = own if same and own[first] == self._label_of(item) else None
+                labels = own if same and own[first] == self._item_label(item) else None
         if labels is None:
             return None
         kind = kind or ("name" if np.asarray(labels).dtype.kind in "UO" else "index")
@@ -185,10 +185,10 @@ class Mapped(SourceMethods):
         with nullcontext() if self._parallel else self._lock:
             return self._dataset[i]
 
-    def _image_of(self, item: Any) -> bytes | str | np.ndarray:
+    def _item_image(self, item: Any) -> bytes | str | np.ndarray:
         return _plain_image(item if self._image is None else _part(item, self._image))
 
-    def _label_of(self, item: Any) -> int | np.ndarray | None:
+    def _item_label(self, item: Any) -> int | np.ndarray | None:
         """A class number, or numbers as float32; None for no label."""
         value = None if self._label is None else _part(item, self._label)
         if value is None:
@@ -204,20 +204,20 @@ class Mapped(SourceMethods):
             return array.astype(np.float32)
         return int(array)
 
-    def _columns_of(self, item: Any) -> dict[str, Any]:
+    def _item_columns(self, item: Any) -> dict[str, Any]:
         return {name: _plain_value(_part(item, key)) for name, key in self._columns.items()}
 
     def _keep(self, i: int, item: Any) -> None:
         """Store label and columns of an item that was read."""
         if self._label is not None:
-            value = self._label_of(item)
-            if value is not None and LabelSpec(*_type_of(value)) != self.label_spec:
+            value = self._item_label(item)
+            if value is not None and LabelSpec(*_label_type(value)) != self.label_spec:
                 raise TypeError(f"a label of another kind: {value!r}, others are {self.label_spec}")
             if value is not None:
                 self._values[i] = value
             self._known[i] = True
         if self._columns:
-            self._pending[i] = self._columns_of(item)
+            self._pending[i] = self._item_columns(item)
             while len(self._pending) > _KEPT:
                 self._pending.popitem(last=False)
 
@@ -242,7 +242,7 @@ class Mapped(SourceMethods):
     def _read(self, i: int) -> Any:
         try:
             item = self._item(i)
-            image = self._image_of(item)
+            image = self._item_image(item)
             self._keep(i, item)
         except Exception as error:  # of any code
             return self._failed(i, error)
@@ -278,7 +278,7 @@ class Mapped(SourceMethods):
         if row is not None:
             return row
         try:
-            return self._columns_of(self._item(i))
+            return self._item_columns(self._item(i))
         except Exception as error:  # of any code
             return dict.fromkeys(self._columns, self._failed(i, error))
 
@@ -342,7 +342,7 @@ def _plain_image(image: Any) -> bytes | str | np.ndarray:
     return np.ascontiguousarray(pixels)
 
 
-def _spec_of(image: bytes | str | np.ndarray, size: tuple[int, int] | None) -> Spec:
+def _image_spec(image: bytes | str | np.ndarray, size: tuple[int, int] | None) -> Spec:
     if isinstance(image, np.ndarray):
         height, width = size or (None, None)
         return Spec((height, width, image.shape[2]), "uint8", "HWC")
@@ -354,7 +354,7 @@ def _spec_of(image: bytes | str | np.ndarray, size: tuple[int, int] | None) -> S
     return ENCODED
 
 
-def _type_of(value: int | np.ndarray) -> tuple[tuple[int, ...], str]:
+def _label_type(value: int | np.ndarray) -> tuple[tuple[int, ...], str]:
     return (value.shape, "float32") if isinstance(value, np.ndarray) else ((), "int64")
 
 

@@ -15,7 +15,7 @@ from fastfeed.sources.column_arrays import read_columns
 from fastfeed.sources.derived import Derived
 from fastfeed.sources.filters import SampleFilter, size_limits
 from fastfeed.sources.headers import read_headers
-from fastfeed.sources.notes import notes_of, with_notes
+from fastfeed.sources.notes import source_notes, with_notes
 from fastfeed.sources.sides import assign_sides, check_shares, keras_sides
 from fastfeed.spec import CLASS_NUMBER
 from fastfeed.storage.fingerprint import SUBSET_SEPARATOR
@@ -362,7 +362,7 @@ class Subset(Derived, SourceMethods):
     @property
     def notes(self) -> list[str]:
         """The source's, samples that a condition left out, and classes without samples."""
-        notes = notes_of(self.source) + self._own_notes
+        notes = source_notes(self.source) + self._own_notes
         if self.classes and self.label_spec == CLASS_NUMBER and not self.label_reads:
             ids = np.arange(len(self.source))
             here, there = (

@@ -19,15 +19,15 @@ from fastfeed.sources.base import (
     Sharded,
     Source,
     StoredFile,
-    addresses_of,
-    byte_ranges_of,
     check_source,
+    has_boxes_or_masks,
     renumbered,
-    says_where,
+    sample_locations,
+    stored_files,
 )
 from fastfeed.sources.class_names import class_names, renumbering
 from fastfeed.sources.methods import SourceMethods
-from fastfeed.sources.notes import notes_of, with_notes
+from fastfeed.sources.notes import source_notes, with_notes
 from fastfeed.spec import CLASS_NUMBER, PLAIN_OBJECTS, LabelSpec, ObjectSpec
 from fastfeed.storage.reads import DeferredRead, MappedRead, Pending
 
@@ -92,7 +92,7 @@ class Mixture(SourceMethods):
         self._optionals = [Optionals(source) for source in self.sources]
         self.label_spec = self._merged_label_spec()
         self._with_objects = {
-            i: self._optionals[i] for i, s in enumerate(self.sources) if says_where(s)
+            i: self._optionals[i] for i, s in enumerate(self.sources) if has_boxes_or_masks(s)
         }
         frames = {self.names[i]: self._optionals[i].frame for i in self._with_objects}
         if len(set(frames.values())) > 1:
@@ -106,7 +106,7 @@ class Mixture(SourceMethods):
         kinds = [(self.names[i], self._with_objects[i].object_classes) for i in boxed]
         self.object_classes, tables = self._merge(kinds, "names for labels of objects")
         self._kinds = dict(zip(boxed, tables, strict=True))
-        specs = _of_one_room({self.names[i]: self._with_objects[i].object_spec for i in boxed})
+        specs = _with_common_room({self.names[i]: self._with_objects[i].object_spec for i in boxed})
         self.object_spec = next(iter(specs.values()), PLAIN_OBJECTS)
         if len(set(specs.values())) > 1:
             raise ConfigError(
@@ -219,9 +219,9 @@ class Mixture(SourceMethods):
         """Labels by the merged classes: int64, shape (len(ids),), or as `label_spec` says."""
         shape, dtype = self.label_spec
 
-        def ask(part: int, source: Source, own: np.ndarray) -> np.ndarray:
+        def read_part(part: int, source: Source, part_ids: np.ndarray) -> np.ndarray:
             table = self._labels[part]
-            labels = source.label(own)
+            labels = source.label(part_ids)
             if table is None:
                 return labels
             if labels.ndim == 1:
@@ -235,7 +235,7 @@ class Mixture(SourceMethods):
             shape,
             object if dtype == "str" else dtype,
             -1 if shape == () else 0,
-            ask,
+            read_part,
         )
 
     def read(self, ids: Sequence[int]) -> list[Any]:
@@ -245,7 +245,7 @@ class Mixture(SourceMethods):
     def addresses(self, ids: np.ndarray) -> Grouped | None:
         """Locations by source; samples without a location are in no group."""
         return Grouped.of(
-            len(ids), self._gather(ids, lambda _, source, own: addresses_of(source, own))
+            len(ids), self._gather(ids, lambda _, source, own: sample_locations(source, own))
         )
 
     def sample_names(self, ids: np.ndarray) -> list[str]:
@@ -260,16 +260,18 @@ class Mixture(SourceMethods):
     def fetch(self, ids: Sequence[int]) -> list[Pending]:
         """Begin to read; local samples are read when their result is requested."""
 
-        def ask(part: int, source: Source, own: np.ndarray) -> list[Pending]:
+        def read_part(part: int, source: Source, part_ids: np.ndarray) -> list[Pending]:
             if isinstance(source, Fetching) and source.remote:
-                return source.fetch(own.tolist())
-            return [DeferredRead(lambda i=i: source.read([i])[0]) for i in own.tolist()]
+                return source.fetch(part_ids.tolist())
+            return [DeferredRead(lambda i=i: source.read([i])[0]) for i in part_ids.tolist()]
 
-        return self._scatter(ids, ask, lambda read, i: MappedRead(read, partial(renumbered, i=i)))
+        return self._scatter(
+            ids, read_part, lambda read, i: MappedRead(read, partial(renumbered, i=i))
+        )
 
     def byte_ranges(self, ids: np.ndarray) -> list[StoredFile | None]:
         """Files of samples of the sources in remote storage."""
-        return self._scatter(ids, lambda _, source, own: byte_ranges_of(source, own))
+        return self._scatter(ids, lambda _, source, own: stored_files(source, own))
 
     @property
     def fingerprint(self) -> str:
@@ -307,7 +309,9 @@ class Mixture(SourceMethods):
     def notes(self) -> list[str]:
         """The notes of all sources, each after the source's name."""
         named_sources = zip(self.names, self.sources, strict=True)
-        return [f"{name}: {note}" for name, source in named_sources for note in notes_of(source)]
+        return [
+            f"{name}: {note}" for name, source in named_sources for note in source_notes(source)
+        ]
 
     # -- Annotated
 
@@ -348,15 +352,17 @@ class Mixture(SourceMethods):
         if not names or all(source.column_values([]) is None for source in self._optionals):
             return None
 
-        def ask(part: int, _: Source, own: np.ndarray) -> list[dict[str, Any]]:
-            rows = self._optionals[part].column_values(own.tolist())
+        def read_part(part: int, _: Source, part_ids: np.ndarray) -> list[dict[str, Any]]:
+            rows = self._optionals[part].column_values(part_ids.tolist())
             if rows is None:
-                columns = self._optionals[part].columns(own)
-                rows = [{name: columns[name][row] for name in names} for row in range(len(own))]
+                columns = self._optionals[part].columns(part_ids)
+                rows = [
+                    {name: columns[name][row] for name in names} for row in range(len(part_ids))
+                ]
             return rows
 
         return self._scatter(
-            ids, ask, lambda row, i: {name: renumbered(row[name], i) for name in names}
+            ids, read_part, lambda row, i: {name: renumbered(row[name], i) for name in names}
         )
 
     # -- HasObjects
@@ -380,10 +386,10 @@ class Mixture(SourceMethods):
         counts = np.zeros(len(ids), np.int64)
         sizes = np.full((len(ids), 2), np.nan)
 
-        def ask(part: int, _: Source, own: np.ndarray) -> tuple[int, Instances | None]:
-            return part, self._with_objects[part].objects(own) if part in self._kinds else None
+        def read_part(part: int, _: Source, part_ids: np.ndarray) -> tuple[int, Instances | None]:
+            return part, self._with_objects[part].objects(part_ids) if part in self._kinds else None
 
-        for at, (part, instances) in self._gather(ids, ask):
+        for at, (part, instances) in self._gather(ids, read_part):
             if instances is not None:
                 counts[at] = instances.counts
                 table = self._kinds[part]
@@ -406,13 +412,15 @@ class Mixture(SourceMethods):
         if all(source.masks([]) is None for source in self._with_objects.values()):
             return None
 
-        def ask(part: int, _: Source, own: np.ndarray) -> list[Any]:
+        def read_part(part: int, _: Source, part_ids: np.ndarray) -> list[Any]:
             masks = (
-                self._with_objects[part].masks(own.tolist()) if part in self._with_objects else None
+                self._with_objects[part].masks(part_ids.tolist())
+                if part in self._with_objects
+                else None
             )
-            return [None] * len(own) if masks is None else masks
+            return [None] * len(part_ids) if masks is None else masks
 
-        return self._scatter(ids, ask)
+        return self._scatter(ids, read_part)
 
     def _annotation(
         self, ids: np.ndarray, method: str, shape: tuple[int, ...], dtype: Any, fill: float
@@ -440,7 +448,7 @@ class Mixture(SourceMethods):
         return f"Mixture({shares}): {len(self)} images{kinds}"
 
 
-def _of_one_room(specs: dict[str, ObjectSpec]) -> dict[str, ObjectSpec]:
+def _with_common_room(specs: dict[str, ObjectSpec]) -> dict[str, ObjectSpec]:
     """The same with room for the polygons of any of them."""
     rooms = [spec.polygons for spec in specs.values() if spec.polygons is not None]
     rings, points = np.array(rooms or [(0, 0)]).max(axis=0).tolist()

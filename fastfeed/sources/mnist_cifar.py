@@ -138,7 +138,7 @@ def _cifar_names(folder: Path) -> tuple[str, ...]:
     for name, key in (("batches.meta", "label_names"), ("meta", "fine_label_names")):
         if (folder / name).exists():
             listed = _unpickle(folder / name).get(key, [])
-            names = [text_of(n) for n in listed] if type(listed) is list else [None]
+            names = [short_text(n) for n in listed] if type(listed) is list else [None]
             if None in names:
                 raise SourceError(f"CIFAR: {folder / name} does not hold the names of classes")
             return tuple(n for n in names if n is not None)
@@ -251,20 +251,20 @@ class _Machine:
             raise ValueError(f"a {kind.__name__} is needed, got a {type(value).__name__}")
         return value
 
-    def tuple_of(self, count: int) -> None:
+    def build_tuple(self, count: int) -> None:
         self.stack.append(tuple(reversed([self.pop() for _ in range(count)])))
 
     def append(self, values: list[Any]) -> None:
         self.top(list).extend(values)
 
-    def dict_of(self, values: list[Any]) -> None:
+    def build_dict(self, values: list[Any]) -> None:
         self.stack.append({})
         self.set_items(values)
 
     def set_items(self, values: list[Any]) -> None:
         items = self.top(dict)
         for key, value in zip(values[::2], values[1::2], strict=True):
-            name = text_of(key)
+            name = short_text(key)
             if name is None:
                 raise ValueError("a key that is not text")
             items[name] = value
@@ -311,12 +311,12 @@ _STEPS: dict[str, Callable[[_Machine, Any], object]] = {
     "POP_MARK": lambda m, _: m.pop_mark(),
     "EMPTY_LIST": lambda m, _: m.stack.append([]),
     "EMPTY_DICT": lambda m, _: m.stack.append({}),
-    "DICT": lambda m, _: m.dict_of(m.pop_mark()),
+    "DICT": lambda m, _: m.build_dict(m.pop_mark()),
     "LIST": lambda m, _: m.stack.append(m.pop_mark()),
     "TUPLE": lambda m, _: m.stack.append(tuple(m.pop_mark())),
-    "TUPLE1": lambda m, _: m.tuple_of(1),
-    "TUPLE2": lambda m, _: m.tuple_of(2),
-    "TUPLE3": lambda m, _: m.tuple_of(3),
+    "TUPLE1": lambda m, _: m.build_tuple(1),
+    "TUPLE2": lambda m, _: m.build_tuple(2),
+    "TUPLE3": lambda m, _: m.build_tuple(3),
     "APPEND": lambda m, _: m.append([m.pop()]),
     "APPENDS": lambda m, _: m.append(m.pop_mark()),
     "SETITEM": lambda m, _: m.set_items([m.pop(), m.pop()][::-1]),
@@ -358,7 +358,7 @@ def read_pickle(content: bytes) -> Any:
         raise ValueError(f"a damaged pickle: {type(error).__name__} {error}") from None
 
 
-def text_of(value: Any) -> str | None:
+def short_text(value: Any) -> str | None:
     """A short text, even as bytes or a call that encodes one; None for other values.
 
     Only short ones: a file may name the same text as often as it likes, and each would be a copy.

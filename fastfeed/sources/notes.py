@@ -12,7 +12,7 @@ NOTE = 500  # characters of a note that is shown
 _NOTES = 10  # printed with a source
 
 
-def notes_of(source: Any) -> list[str]:
+def source_notes(source: Any) -> list[str]:
     """Notes on skipped and damaged files; empty for sources without notes."""
     return list(source.notes) if isinstance(source, HasNotes) else []
 

@@ -33,7 +33,7 @@ from fastfeed.sources.annotations.masks import (
     Draw,
     Masks,
     drawn_parts,
-    masks_of,
+    make_masks,
     polygon_notes,
 )
 from fastfeed.sources.annotations.yolo import read_yolo
@@ -41,7 +41,7 @@ from fastfeed.sources.base import Instances, Source, check_source
 from fastfeed.sources.derived import Derived
 from fastfeed.sources.folder import ImageFolder
 from fastfeed.sources.methods import SourceMethods
-from fastfeed.sources.notes import notes_of
+from fastfeed.sources.notes import source_notes
 from fastfeed.spec import PLAIN_OBJECTS, ObjectSpec
 from fastfeed.storage.byte_sizes import in_bytes
 from fastfeed.storage.disk_cache import Cache
@@ -195,7 +195,7 @@ class Objects(Derived, SourceMethods):
                 instance_masks,
             )
         storage = open_storage(storage, cache)
-        maps: Masks | None = None if masks is None else masks_of(masks, where, storage)
+        maps: Masks | None = None if masks is None else make_masks(masks, where, storage)
         if lists is not None and "classes" in drawn:
             maps = ClassMaps.of(lists, normalized)
             lists = replace(lists, shapes=None) if drawn == {"classes"} else lists
@@ -453,7 +453,7 @@ class Objects(Derived, SourceMethods):
     @property
     def notes(self) -> list[str]:
         """The source's, and annotations that are left out."""
-        return notes_of(self.source) + self._notes
+        return source_notes(self.source) + self._notes
 
     # -- HasObjects
 

@@ -77,9 +77,9 @@ class RawShards(SourceMethods):
         found = find_files(shards, ".npy", own, "RawShards", self.notes)
         names = {uri for uri, _ in found}
         own_files = [(uri, stat) for uri, stat in found if not uri.endswith(_LABELS)]
-        files = [(uri, stat) for uri, stat in own_files if _images_of(uri) not in names]
-        others = [uri for uri, _ in own_files if _images_of(uri) in names]
-        self.notes += [f"left out {uri}: an array of {_images_of(uri)}" for uri in others]
+        files = [(uri, stat) for uri, stat in own_files if _main_shard(uri) not in names]
+        others = [uri for uri, _ in own_files if _main_shard(uri) in names]
+        self.notes += [f"left out {uri}: an array of {_main_shard(uri)}" for uri in others]
         if not files:
             raise SourceError(f"RawShards: no images in {shards}, only {_LABELS}")
         self._shards = ShardReader([uri for uri, _ in files], [stat for _, stat in files], own)
@@ -130,14 +130,14 @@ class RawShards(SourceMethods):
 
     def uri(self, i: int) -> str:
         """Shard and number: `shard-000002.npy#17`."""
-        shard = self._shard_of(int(i))
+        shard = self._shard_index(int(i))
         return f"{self._shards.uris[shard]}#{int(i) - int(self._bounds[shard])}"
 
-    def _shard_of(self, i: int) -> int:
+    def _shard_index(self, i: int) -> int:
         return int(np.searchsorted(self._bounds, i, side="right")) - 1
 
     def _byte_range(self, i: int) -> tuple[int, int, int]:
-        shard = self._shard_of(i)
+        shard = self._shard_index(i)
         start = int(self._starts[shard]) + (i - int(self._bounds[shard])) * self._bytes
         return shard, start, start + self._bytes
 
@@ -211,7 +211,7 @@ class RawShards(SourceMethods):
 
     def _column_rows(self, ids: Sequence[int]) -> list[dict[str, Any]]:
         assert self._columns is not None
-        shards = [self._shard_of(int(i)) for i in ids]
+        shards = [self._shard_index(int(i)) for i in ids]
         return [
             self._columns.values(shard, int(i) - int(self._bounds[shard]))
             for i, shard in zip(ids, shards, strict=True)
@@ -274,7 +274,7 @@ def _npy(data: bytes | Unread, uri: str) -> tuple[int, tuple[int, ...], str]:
         raise SourceError(f"RawShards: {uri} is not an array: {error}") from error
 
 
-def _images_of(uri: str) -> str:
+def _main_shard(uri: str) -> str:
     """The shard that an array `NAME.clip.npy` belongs to."""
     return uri.removesuffix(".npy").rpartition(".")[0] + ".npy"
 

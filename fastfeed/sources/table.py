@@ -8,13 +8,13 @@ from typing import Any
 
 from fastfeed.arguments import checked_early
 from fastfeed.errors import ConfigError
-from fastfeed.sources.access import allow_of
+from fastfeed.sources.access import parse_allow
 from fastfeed.sources.label_values import LabelKind, RequestedLabel
 from fastfeed.sources.tables.image_files import ImageFiles
 from fastfeed.sources.tables.in_memory import is_in_memory, open_in_memory
 from fastfeed.sources.tables.open_table import OpenedTable, RequestedColumns
 from fastfeed.sources.tables.read_files import Files, find_table
-from fastfeed.sources.tables.source import TableSource, memory_of
+from fastfeed.sources.tables.source import TableSource, parse_memory
 from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.storage import Storage, open_storage
 
@@ -136,8 +136,8 @@ class Table(TableSource):
             tuple(columns),
             path,
         )
-        limit = memory_of(memory)
-        allow = allow_of(allow_path, allow_host, allow_scheme, "Table")
+        limit = parse_memory(memory)
+        allow = parse_allow(allow_path, allow_host, allow_scheme, "Table")
         storage = open_storage(storage, cache)
         opened: OpenedTable | Files
         if is_in_memory(table):

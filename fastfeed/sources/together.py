@@ -13,10 +13,10 @@ from fastfeed.arguments import checked_early
 from fastfeed.errors import ConfigError
 from fastfeed.printable import printable
 from fastfeed.runtime.batch import column_field
-from fastfeed.sources.base import Optionals, Source, check_source, says_where
+from fastfeed.sources.base import Optionals, Source, check_source, has_boxes_or_masks
 from fastfeed.sources.derived import Derived
 from fastfeed.sources.methods import SourceMethods
-from fastfeed.sources.notes import notes_of, with_notes
+from fastfeed.sources.notes import source_notes, with_notes
 from fastfeed.spec import CLASS_NUMBER, LabelSpec
 
 _MOST = 15  # images of a sample; the ops of each have 4096 slots of random numbers
@@ -74,7 +74,7 @@ class Together(Derived, SourceMethods):
         for k, (name, source) in enumerate(sources.items()):
             _check_name(name, first=k == 0)
             check_source(source, f"Together: source {name!r}")
-            if k and says_where(source):
+            if k and has_boxes_or_masks(source):
                 raise ConfigError(
                     f"Together: only the first source may have boxes or masks, got some of {name!r};"
                     " name that source first"
@@ -172,7 +172,7 @@ class Together(Derived, SourceMethods):
     def notes(self) -> list[str]:
         """The notes of all sources, each after the name of the image."""
         images = self._images.items()
-        notes = [f"{name}: {note}" for name, source in images for note in notes_of(source)]
+        notes = [f"{name}: {note}" for name, source in images for note in source_notes(source)]
         return self._left + notes
 
     def __str__(self) -> str:

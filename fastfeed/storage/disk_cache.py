@@ -93,7 +93,7 @@ class Cache:
             raise SourceError(text) from error
         self._boot_argument = boot
         boot = boot_id() if boot is None else boot
-        self._mark_ns = mark_ns_of(boot) if boot else None
+        self._mark_ns = boot_mark_ns(boot) if boot else None
         self._checked: set[str] = set()  # chunks that could not be marked
         self._quota = Quota(self.folder, self.limit, boot)
 
@@ -124,7 +124,7 @@ class Cache:
         chunk = self.chunk
         earliest = start // self.chunk
         first = earliest * chunk
-        prefix = prefix_of(self.folder, chunk, uri, version, size)
+        prefix = chunk_prefix(self.folder, chunk, uri, version, size)
         if stop <= first + chunk and not fetched:
             length = chunk if first + chunk <= size else size - first
             part = self._read(f"{prefix}{earliest}", length, (start - first, stop - first))
@@ -161,7 +161,9 @@ class Cache:
         first = cuts[0] - cuts[0] % self.chunk
         last = min(first + self.chunk, size)
         if cuts[-1] <= last and cuts[0] < cuts[-1]:
-            path = f"{prefix_of(self.folder, self.chunk, uri, version, size)}{first // self.chunk}"
+            path = (
+                f"{chunk_prefix(self.folder, self.chunk, uri, version, size)}{first // self.chunk}"
+            )
             spans = [(a - first, b - first) for a, b in pairwise(cuts)]
             return self._read(path, last - first, *spans)
         data = self.get(uri, version, cuts[0], cuts[-1], size)
@@ -187,7 +189,7 @@ class Cache:
             return []
         chunk = self.chunk
         absent = []
-        prefix = prefix_of(self.folder, chunk, uri, version, size)
+        prefix = chunk_prefix(self.folder, chunk, uri, version, size)
         for number in range(start // chunk, (stop - 1) // chunk + 1):
             first = number * chunk
             last = min((number + 1) * chunk, size)
@@ -243,7 +245,7 @@ class Cache:
         Returns:
             Its path, whether it is kept or not.
         """
-        return prefix_of(self.folder, self.chunk, uri, version, size) + str(number)
+        return chunk_prefix(self.folder, self.chunk, uri, version, size) + str(number)
 
     def __reduce__(self) -> tuple[Any, ...]:
         how = {"chunk": self.chunk, "boot": self._boot_argument}
@@ -321,7 +323,7 @@ def _empty_range(uri: str, start: int, stop: int, size: int) -> bytes:
 
 # a large object is asked for many times, a small one by `missing` and then by `get`
 @lru_cache(4096)
-def prefix_of(folder: str, chunk: int, uri: str, version: str, size: int) -> str:
+def chunk_prefix(folder: str, chunk: int, uri: str, version: str, size: int) -> str:
     """The path of an object's chunks, up to their number.
 
     No other object, and no other way to cut it, has the same.
@@ -331,7 +333,7 @@ def prefix_of(folder: str, chunk: int, uri: str, version: str, size: int) -> str
     return f"{folder}/{key[:2]}/{key}-"
 
 
-def mark_ns_of(boot: str) -> int:
+def boot_mark_ns(boot: str) -> int:
     """Modification time of chunks checked since this boot of the machine.
 
     Times themselves could not be compared with the machine's start: clocks are wrong at times, and

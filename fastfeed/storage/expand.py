@@ -61,7 +61,7 @@ def find_files(
             continue
         files += _matches(pattern, suffix, also, storage, who)
         if notes is not None and is_local(pattern) and os.path.isdir(pattern):
-            notes += _left_out(pattern, suffix, also)
+            notes += _skipped_note(pattern, suffix, also)
     unique: set[str] = set()
     for uri, _ in files:
         same = os.path.abspath(uri) if is_local(uri) else uri
@@ -208,7 +208,7 @@ def _shards(names: Sequence[str], suffix: str, also: re.Pattern[str] | None) -> 
     return ending if ending or also is None else [name for name in names if also.search(name)]
 
 
-def _left_out(folder: str, suffix: str, also: re.Pattern[str] | None) -> list[str]:
+def _skipped_note(folder: str, suffix: str, also: re.Pattern[str] | None) -> list[str]:
     """A note on the other contents of a folder besides its shards and their indexes."""
     names = sorted(os.listdir(folder))
     shards = {*_shards(names, suffix, also)}

@@ -135,7 +135,7 @@ def unread(error: OSError, path: str = "a file") -> Unread:
     return Unread("denied" if isinstance(error, PermissionError) else "io_error", detail)
 
 
-def size_of(path: str) -> int:
+def file_size(path: str) -> int:
     """Bytes of a local file; -1 if it is missing."""
     try:
         return os.stat(path).st_size

@@ -34,7 +34,7 @@ class ByteRange:
     stat: Stat | None = None  # of the whole object, if known: only then can it be cached
 
 
-def stat_of(info: dict[str, Any]) -> Stat:
+def parse_stat(info: dict[str, Any]) -> Stat:
     """Size and version from fsspec's info."""
     for name in _VERSIONS:
         if value := info.get(name):

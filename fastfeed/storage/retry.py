@@ -186,7 +186,7 @@ async def retry(
             limit = min(limit, _PROBE_S + extra) if down else limit
             attempts += 1
             try:
-                answer = await _ask(request, size, limit, policy, latencies)
+                answer = await _attempt(request, size, limit, policy, latencies)
                 if latencies is not None:
                     latencies.add(size, clock() - start)
                 if health is not None:
@@ -233,7 +233,7 @@ class _NoAnswer(Exception):
     """No answer within the time of one attempt."""
 
 
-async def _ask(
+async def _attempt(
     request: Callable[[], Awaitable[T]],
     size: int,
     limit: float,

@@ -394,7 +394,7 @@ class LazyBytes:
         return bytes, (self[:],)
 
 
-def chunks_of(data: bytes | LazyBytes) -> Iterator[bytes]:
+def iter_chunks(data: bytes | LazyBytes) -> Iterator[bytes]:
     """Yield all of the data, in chunks."""
     for at in range(0, len(data), _PIECE):
         yield data[at : at + _PIECE]

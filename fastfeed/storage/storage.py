@@ -22,7 +22,7 @@ from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.event_loop import batched, results, submit
 from fastfeed.storage.filesystem import call, list_files
 from fastfeed.storage.range_reads import Limiter, RangeReads
-from fastfeed.storage.reads import ByteRange, Pending, Stat, Unread, stat_of
+from fastfeed.storage.reads import ByteRange, Pending, Stat, Unread, parse_stat
 from fastfeed.storage.retry import Latencies, RetryPolicy, retry
 from fastfeed.system.processes import after_fork
 
@@ -178,7 +178,7 @@ class Storage:
             return Unread("not_found", "it is a folder")
         if info.get("size") is None:
             return Unread("io_error", "the server does not say how large it is")
-        return stat_of(info)
+        return parse_stat(info)
 
     def find(self, pattern: str) -> list[tuple[str, Stat]]:
         """List files that match a pattern or are below a folder.
@@ -208,7 +208,7 @@ class Storage:
             spell(name): info for name, info in infos.items() if info.get("type", "file") == "file"
         }
         unsized = [uri for uri, info in files.items() if info.get("size") is None]  # of web servers
-        stats: dict[str, Stat] = {uri: stat_of(info) for uri, info in files.items()}
+        stats: dict[str, Stat] = {uri: parse_stat(info) for uri, info in files.items()}
         for uri, stat in zip(unsized, self.stat(unsized), strict=True):
             if isinstance(stat, Unread):
                 raise SourceError(f"cannot stat {uri}: {_message(stat)}")

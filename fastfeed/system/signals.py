@@ -21,7 +21,7 @@ def is_kill(status: int) -> bool:
     return hasattr(signal, "SIGKILL") and status == -signal.SIGKILL
 
 
-def died_of(status: int) -> str:
+def describe_exit(status: int) -> str:
     """Ending of a process: "killed by SIGSEGV", "exit status 1"."""
     if status >= 0:
         return f"exit status {status}"

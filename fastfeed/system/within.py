@@ -37,7 +37,7 @@ class Within:
 
     def holds(self, fd: int, path: str | bytes) -> bool:
         """Return True if an open file is in one of the folders; `path`: as it was opened."""
-        if self._below(_path_of(fd)):
+        if self._below(_file_path(fd)):
             return True
         # where the system does not say, or folders were moved
         real = os.path.realpath(os.fsdecode(path))
@@ -79,7 +79,7 @@ class Within:
                 close(fd)
 
 
-def _path_of(fd: int) -> str:
+def _file_path(fd: int) -> str:
     """Real path of an open file; "" if unknown."""
     with suppress(OSError, ValueError, ImportError):
         if sys.platform == "darwin":

@@ -24,7 +24,7 @@ from fastfeed.live import watch
 def interrupt(self, seconds):
     raise KeyboardInterrupt
 
-watch.Monitor.rest = interrupt
+watch.Monitor.wait = interrupt
 """
 
 

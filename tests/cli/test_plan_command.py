@@ -16,10 +16,10 @@ from PIL import Image, ImageDraw
 
 from fastfeed.cli import app
 from fastfeed.cli.open_source import storage_options
-from fastfeed.cli.plan.files import groups_of
+from fastfeed.cli.plan.files import group_samples
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.sources import ImageFolder
-from fastfeed.sources.detect import kind_of
+from fastfeed.sources.detect import detect_kind
 
 
 def plan(*arguments: object) -> str:
@@ -126,16 +126,16 @@ def test_draws_the_listing_of_a_folder_without_classes_evenly(tmp_path: Path):
 def test_groups_are_classes_or_stretches_of_the_listing(tmp_path: Path):
     folder(tmp_path / "photos", {"cat": 3, "dog": 2}, (8, 8))
     unlabeled = ImageFolder(tmp_path / "photos", labeled=False)
-    groups = groups_of(unlabeled)
+    groups = group_samples(unlabeled)
     assert groups.names == ("cat", "dog") and groups.of.tolist() == [0, 0, 0, 1, 1]
     assert groups.counts.tolist() == [3, 2]
     many = ImageFolder(
         folder(tmp_path / "many", {f"c{i:03}": 1 + i % 2 for i in range(150)}, (8, 8))
     )
-    joined = groups_of(many)
+    joined = group_samples(many)
     assert len(joined.names) == 60 and joined.names[:2] == ("c000 ...", "c003 ...")
     assert joined.counts.sum() == len(many) and joined.of.tolist() == sorted(joined.of.tolist())
-    stretches = groups_of(ImageFolder(tmp_path / "photos" / "cat", labeled=False))
+    stretches = group_samples(ImageFolder(tmp_path / "photos" / "cat", labeled=False))
     assert stretches.names == () and stretches.of.tolist() == [0, 0, 0]
 
 
@@ -189,7 +189,7 @@ def test_refuses(shards: Path, tmp_path: Path):
     ],
 )
 def test_knows_what_is_meant(name: str, kind: str):
-    assert kind_of(name) == kind
+    assert detect_kind(name) == kind
 
 
 def test_storage_options():

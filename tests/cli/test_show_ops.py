@@ -142,7 +142,7 @@ def test_results_of_any_size_are_drawn_in_one():
 
 def test_a_list_is_drawn_one_by_one_and_as_a_whole():
     (section,) = sections("RandomFlip(), [Brightness(0.2), Normalize.imagenet()], OneHot(3)")
-    assert section.ops == section.whole == (RandomFlip(), Brightness(0.2))
+    assert section.ops == section.combined == (RandomFlip(), Brightness(0.2))
     assert section.skipped == (Normalize.imagenet(), OneHot(3))
     assert sections("ff.RandomFlip(), fastfeed.recipes.cifar_train()")[0].ops[0] == RandomFlip(), (
         "as in a script"

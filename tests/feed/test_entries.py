@@ -18,9 +18,9 @@ from PIL import Image
 
 import fastfeed as ff
 from fastfeed.faults import FaultPolicy
-from fastfeed.feed.batch.loader import checked, size_of
+from fastfeed.feed.batch.loader import checked, entry_bytes
 from fastfeed.feed.session import FeedSession
-from fastfeed.sources.base import addresses_of
+from fastfeed.sources.base import sample_locations
 from fastfeed.spec import ENCODED, Spec
 
 JPEG = jpeg(1)
@@ -144,8 +144,8 @@ def test_pixels_may_lie_in_memory_in_any_order(pixels):
 
 def test_sizes_count_whatever_holds_the_bytes():
     source = Given(ENCODED, JPEG)
-    assert {size_of(checked(source, 0, entry)) for entry in FILES.values()} == {len(JPEG)}
-    assert size_of(PIXELS) == PIXELS.nbytes
+    assert {entry_bytes(checked(source, 0, entry)) for entry in FILES.values()} == {len(JPEG)}
+    assert entry_bytes(PIXELS) == PIXELS.nbytes
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -255,15 +255,15 @@ class Renamed(ff.Arrays):
 @pytest.mark.parametrize("kind", [Wrapped, Slotted])
 def test_sources_that_only_look_like_ours_are_read_by_their_own_read(kind):
     source = kind(Given(ENCODED, JPEG) if kind is Slotted else ff.Arrays(np.stack([PIXELS] * 8)))
-    assert addresses_of(source, np.arange(2)) is None
+    assert sample_locations(source, np.arange(2)) is None
     images, bad = outcome(source, "auto", None if kind is Slotted else [ff.RandomFlip(0)])
     assert not bad
     assert images.any(axis=(1, 2, 3)).all()
 
 
 def test_a_subclass_with_its_own_uri_is_read_by_its_read():
-    assert addresses_of(ff.Arrays(np.stack([PIXELS] * 8)), np.arange(2)) is not None
-    assert addresses_of(Renamed(np.stack([PIXELS] * 8)), np.arange(2)) is None
+    assert sample_locations(ff.Arrays(np.stack([PIXELS] * 8)), np.arange(2)) is not None
+    assert sample_locations(Renamed(np.stack([PIXELS] * 8)), np.arange(2)) is None
 
 
 def test_what_runs_in_python_is_in_the_timeline():

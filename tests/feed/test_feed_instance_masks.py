@@ -12,7 +12,7 @@ from PIL import Image
 
 import fastfeed as ff
 from fastfeed.errors import ConfigError, SpecError
-from fastfeed.sources.annotations.shapes import shape_of
+from fastfeed.sources.annotations.shapes import parse_shape
 from fastfeed.sources.base import Instances
 from fastfeed.spec import ObjectSpec
 
@@ -39,7 +39,7 @@ def pictures(objects: list[list[Any]]) -> np.ndarray:
     images = np.zeros((len(objects), *SIZE, 3), np.uint8)
     for image, own in zip(images, objects, strict=True):
         for outline, level in zip(own, LEVELS, strict=True):
-            image[shape_of(outline).pixels(SIZE) > 0] = level
+            image[parse_shape(outline).pixels(SIZE) > 0] = level
     return images
 
 

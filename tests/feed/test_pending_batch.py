@@ -14,7 +14,7 @@ from fastfeed.feed.batch.pending_batch import BatchRows
 @pytest.mark.parametrize("size", [1, 3, 8, 100])
 def test_chunks_hold_whole_groups_and_all_rows(position, batch, group, size):
     rows = BatchRows.around(position, batch, group)
-    assert rows.positions[rows.own].tolist() == list(range(position, position + batch))
+    assert rows.positions[rows.batch_slice].tolist() == list(range(position, position + batch))
     assert rows.first % group == 0 and rows.count % group == 0 and rows.count < batch + 2 * group
     chunks = rows.chunks(size)
     assert [first for first, _ in chunks] == [0, *(last for _, last in chunks[:-1])] and chunks[-1][

@@ -22,7 +22,7 @@ from fastfeed.sampling import (
     Repeated,
     SampleRefs,
     Weighted,
-    order_of,
+    resolve_order,
 )
 from fastfeed.sampling.plan import Plan
 
@@ -224,7 +224,7 @@ def plans(draw: Any, kinds: Any = orders, most: int = 600) -> Plan:
     """For one rank, over at most so many samples."""
     samples, seed = draw(st.integers(1, most)), draw(st.integers(0, 2**64 - 1))
     shuffle = draw(kinds(samples))
-    runs = order_of(shuffle).positions(samples) // run_of(shuffle)
+    runs = resolve_order(shuffle).positions(samples) // run_of(shuffle)
     tail = draw(st.sampled_from(["drop", "pad"]))
     total = run_of(shuffle) * draw(st.integers(1, runs if tail == "drop" else 2 * runs))
     if getattr(shuffle, "counts", None):
@@ -250,7 +250,7 @@ def worlds(draw: Any, kinds: Any = orders) -> list[Plan]:
     elif total % run_of(shuffle):
         total = -(-total // run_of(shuffle)) * run_of(shuffle)
         how = {"global_batch": total}
-    if order_of(shuffle).positions(samples) < total:
+    if resolve_order(shuffle).positions(samples) < total:
         tail = "pad"
     return [
         Plan.make(samples, **how, seed=seed, world=World(rank, size), shuffle=shuffle, tail=tail)

@@ -13,7 +13,7 @@ from helpers.remotes import uploaded
 
 import fastfeed as ff
 from fastfeed.errors import SourceError
-from fastfeed.sources.detect import kind_of
+from fastfeed.sources.detect import detect_kind
 from fastfeed.sources.listing.listing import list_images
 from fastfeed.sources.listing.skipped_files import SYSTEM_FOLDERS
 
@@ -57,7 +57,7 @@ def test_folders_that_systems_and_network_disks_keep(tmp_path, folder):
 def test_shards_on_a_network_disk_are_shards(tmp_path):
     (tmp_path / "@eaDir").mkdir()
     (tmp_path / "a.tar").write_bytes(b"")
-    assert kind_of(str(tmp_path)) == "tar"
+    assert detect_kind(str(tmp_path)) == "tar"
 
 
 @pytest.mark.parametrize("names", [["1", "2", "10"], ["9", "10"]], ids=str)

@@ -140,7 +140,7 @@ def test_where_the_system_says_nothing(
     places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root, secret = places
-    monkeypatch.setattr("fastfeed.system.within._path_of", lambda fd: "")
+    monkeypatch.setattr("fastfeed.system.within._file_path", lambda fd: "")
     within = Within([str(root)])
     for path, expected in (
         (root / "ok.png", True),

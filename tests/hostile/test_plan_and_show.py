@@ -20,7 +20,7 @@ from PIL import Image
 from fastfeed.cli import app
 from fastfeed.errors import ConfigError
 from fastfeed.sources import TFRecords
-from fastfeed.sources.detect import kind_of
+from fastfeed.sources.detect import detect_kind
 
 
 def run(*words: object) -> str:
@@ -81,13 +81,13 @@ def test_bytes_that_are_not_known_are_said_to_be_unknown(tmp_path):
     ],
 )
 def test_names_of_tfrecords_without_an_extension(name):
-    assert kind_of(name) == "tfrecord"
+    assert detect_kind(name) == "tfrecord"
 
 
 def test_names_that_look_like_them():
-    assert kind_of("train-00000-of-00002.parquet") == "table"
-    assert kind_of("photos-of-2019/cats") == "folder"
-    assert kind_of("best-of-2019") == "folder"
+    assert detect_kind("train-00000-of-00002.parquet") == "table"
+    assert detect_kind("photos-of-2019/cats") == "folder"
+    assert detect_kind("best-of-2019") == "folder"
 
 
 @pytest.mark.parametrize("command", ["plan", "index"])
@@ -148,7 +148,7 @@ def test_a_folder_of_tfrecords_without_an_extension(tmp_path, start):
     folder = split_names(tmp_path / "r", start)
     (folder / "dataset_info.json").write_text("{}")
     (folder / "labels.txt").write_text("x")
-    assert kind_of(str(folder)) == "tfrecord"
+    assert detect_kind(str(folder)) == "tfrecord"
     source = TFRecords(folder)
     assert len(source) == 9
     assert source.notes == [f"left out 1 other entry of {folder}: labels.txt"]
@@ -160,14 +160,16 @@ def test_a_folder_of_tfrecords_without_an_extension(tmp_path, start):
 def test_a_pattern_of_local_files_is_what_they_are(tmp_path, monkeypatch):
     monkeypatch.chdir(split_names(tmp_path / "r"))
     for pattern in ("train-*", "t*", "train-0000?-of-*", "{train,train}-*", "file://train-*"):
-        assert kind_of(pattern) == "tfrecord"
+        assert detect_kind(pattern) == "tfrecord"
     assert "TFRecords" in run("plan", "train-*", "-w", 1, "-b", 1)
     (tmp_path / "r" / "train-notes").write_text("x")
-    assert kind_of("train-*") == kind_of("nothing-*") == kind_of("train-{0..") == "folder"
+    assert (
+        detect_kind("train-*") == detect_kind("nothing-*") == detect_kind("train-{0..") == "folder"
+    )
     (tmp_path / "r" / "photos-1").mkdir()
-    assert kind_of("photos-*") == "folder"
+    assert detect_kind("photos-*") == "folder"
     (tmp_path / "r" / "a-1.csv").write_text("path\n")
-    assert kind_of("a-*") == "table"
+    assert detect_kind("a-*") == "table"
 
 
 def test_a_remote_folder_of_them(tmp_path):

@@ -49,8 +49,8 @@ def test_sizes_of_a_fingerprint_are_asked_for_together(tmp_path, monkeypatch, sl
     monkeypatch.setattr(
         folder, "fingerprint", lambda length, names, labels, content: list(content(0, length))
     )
-    together = _Together(local_file.size_of)
-    monkeypatch.setattr(folder, "size_of", together)
+    together = _Together(local_file.file_size)
+    monkeypatch.setattr(folder, "file_size", together)
     (sizes,) = source.fingerprint
     assert len(together.paths) == len(FILES)
     assert np.frombuffer(sizes, "<i8").tolist() == source.file_sizes(0, len(FILES)).tolist()
@@ -62,7 +62,7 @@ def test_no_file_is_asked_for_where_a_listing_knows(tmp_path, monkeypatch):
     tree(tmp_path / "p", *FILES)
     list_images(str(tmp_path / "p"), str(tmp_path / "l.csv"), storage=ff.Storage())
     base = ff.ImageFolder(tmp_path / "p").fingerprint
-    monkeypatch.setattr(folder, "size_of", None)
+    monkeypatch.setattr(folder, "file_size", None)
     assert ff.ImageFolder(tmp_path / "p", listing=tmp_path / "l.csv").fingerprint == base
 
 

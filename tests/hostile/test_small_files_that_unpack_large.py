@@ -28,7 +28,7 @@ from fastfeed.runtime.json_file import object_bytes
 from fastfeed.sources import Arrays, HuggingFace, MDSShards, Table, TarShards
 from fastfeed.sources.tables import csv_jsonl, read_files
 from fastfeed.sources.tables.csv_jsonl import read_csv, read_json
-from fastfeed.sources.tables.parquet_footer import pages_of
+from fastfeed.sources.tables.parquet_footer import scan_pages
 
 ZEROS = bytes(40 << 20)  # 40 MB, in 2 KB of a file
 
@@ -145,7 +145,7 @@ def test_usual_tables_are_counted_right(tmp_path: Path, dictionary: bool, versio
             column = about.row_group(group).column(k)
             start = column.dictionary_page_offset or column.data_page_offset
             chunk = path.read_bytes()[start : start + column.total_compressed_size]
-            pages = pages_of(chunk, column.num_values)
+            pages = scan_pages(chunk, column.num_values)
             assert pages.values == column.num_values
             assert 0 < column.total_uncompressed_size - pages.unpacked < 0.01 * len(chunk) + 500
     assert len(Table(path, image="path", columns=["n"], memory="1MB")) == len(texts)

@@ -21,7 +21,7 @@ from helpers.tables import write
 import fastfeed as ff
 from fastfeed.errors import SourceError
 from fastfeed.faults import Failure
-from fastfeed.sources.detect import kind_of
+from fastfeed.sources.detect import detect_kind
 from fastfeed.sources.tables import row_group_images
 from fastfeed.sources.tables.parquet_footer import row_groups
 
@@ -370,7 +370,7 @@ def test_partitions_of_images_and_of_null(tmp_path):
 def test_partitions_written_by_pyarrow(tmp_path):
     table = pa.table({"image": PHOTOS, "species": ["owl", "ant", "owl"]})
     pq.write_to_dataset(table, tmp_path / "t", partition_cols=["species"])
-    assert kind_of(str(tmp_path / "t")) == "table"
+    assert detect_kind(str(tmp_path / "t")) == "table"
     source = ff.Table(tmp_path / "t", image="image", label="species")
     assert source.classes == ("ant", "owl")
     assert dict(zip(source.read([0, 1, 2]), source.label(np.arange(3)), strict=True)) == {

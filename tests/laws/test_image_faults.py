@@ -51,7 +51,7 @@ STAGES = {  # a function of the stage, and a recipe that calls it
     "decode": ("fastfeed.preprocess.pixels.decode:Rasterizer.pixels", EXIF),
     "encode": ("fastfeed.preprocess.pixels.transform:encode", EXIF),
     "exif": ("fastfeed.preprocess.pixels.transform:exif_columns", EXIF),
-    "metadata": ("fastfeed.preprocess.shard.build:entry_of", EXIF),
+    "metadata": ("fastfeed.preprocess.shard.build:make_entry", EXIF),
     "counts": ("fastfeed.preprocess.model.record:Counts.of", EXIF),
     "survey's sha256": ("fastfeed.preprocess.planning.survey:sha256_prefix", SURVEYED),
     "survey's header": ("fastfeed.preprocess.planning.survey:image_info", SURVEYED),

@@ -21,7 +21,7 @@ from helpers.tables import FORMATS, write
 
 import fastfeed as ff
 from fastfeed.errors import FastfeedError
-from fastfeed.sources.notes import notes_of
+from fastfeed.sources.notes import source_notes
 
 LONGEST = 3000  # characters of a message
 LONG = {"word": "x" * 20_000, "words": "two words " * 2_000, "controls": "a\x1b[2J\nb " * 2_000}
@@ -161,7 +161,7 @@ def _of_source(make):
     for failure in source.read(range(len(source))):
         if isinstance(failure, ff.Failure):
             assert len(str(failure)) < LONGEST and str(failure).isprintable()
-    for note in notes_of(source):
+    for note in source_notes(source):
         assert len(note) < LONGEST, note[:500]
 
 

@@ -11,7 +11,7 @@ from fastfeed.ops.move_boxes import stages
 from fastfeed.ops.program.compile import fuse
 from fastfeed.runtime.batch import Boxes
 from fastfeed.sampling.rng import uniform
-from fastfeed.sources.annotations.shapes import ShapeLists, shape_of
+from fastfeed.sources.annotations.shapes import ShapeLists, parse_shape
 from fastfeed.spec import PIXELS, ObjectSpec
 
 LISTS = 75
@@ -36,7 +36,7 @@ def test_points_and_masks_are_where_single_ops_put_them(seed: int) -> None:
         boxes = np.concatenate([low, low + 0.3 * sizes[:, ::-1]], axis=1)
         rings = [(low[i] + rng.random((5, 2)) * 0.3 * sizes[i, ::-1]) for i in range(N)]
         rings = [ring.astype(np.float32) for ring in rings]
-        shapes = ShapeLists.of(shape_of([ring]) for ring in rings).take(ids)
+        shapes = ShapeLists.of(parse_shape([ring]) for ring in rings).take(ids)
 
         def draw(slot: int, k: int, ids: np.ndarray = ids, number: int = number) -> np.ndarray:
             return uniform(number, 0, ids, slot, k)

@@ -13,7 +13,7 @@ from fastfeed.ops.move_boxes import stages
 from fastfeed.ops.program.compile import fuse
 from fastfeed.runtime.batch import Boxes
 from fastfeed.sampling.rng import uniform
-from fastfeed.sources.annotations.shapes import Rings, ShapeLists, shape_of
+from fastfeed.sources.annotations.shapes import Rings, ShapeLists, parse_shape
 from fastfeed.spec import PIXELS, ObjectSpec
 
 LISTS = 200
@@ -77,7 +77,7 @@ def test_polygons_cover_what_single_ops_leave_of_them(seed: int) -> None:
             (low[i] + rng.random((rng.integers(3, 9), 2)) * 0.4 * sizes[i, ::-1]).astype(np.float32)
             for i in range(N)
         ]
-        shapes = ShapeLists.of(shape_of([ring]) for ring in rings).take(ids)
+        shapes = ShapeLists.of(parse_shape([ring]) for ring in rings).take(ids)
 
         def draw(slot: int, k: int, ids: np.ndarray = ids, number: int = number) -> np.ndarray:
             return uniform(number, 0, ids, slot, k)

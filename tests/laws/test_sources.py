@@ -18,7 +18,7 @@ from fastfeed.errors import ConfigError
 from fastfeed.ops import Decode
 from fastfeed.runtime.extension import is_built
 from fastfeed.sources import Mixture, Objects, Source
-from fastfeed.sources.base import Optionals, Sharded, addresses_of
+from fastfeed.sources.base import Optionals, Sharded, sample_locations
 from fastfeed.sources.methods import take
 from fastfeed.spec import Spec
 
@@ -168,7 +168,7 @@ def test_native_threads_read_what_python_reads(make, request):
     last = len(source) - 1
     executor = Executor(Decode() if source.spec.encoded else None, 2)
     for ids in (np.arange(len(source)), np.array([last, 0, 1, 1]), np.empty(0, np.int64)):
-        addresses = addresses_of(source, ids)
+        addresses = sample_locations(source, ids)
         if name in READ_ONLY:
             assert addresses is None
             continue
@@ -191,14 +191,14 @@ def test_a_read_of_its_own_is_not_bypassed(make):
         def read(self, ids):
             return super().read(ids)
 
-    if addresses_of(source, ids) is None:
+    if sample_locations(source, ids) is None:
         return
     own = pickle.loads(pickle.dumps(source))
     own.__class__ = Own
-    assert addresses_of(own, ids) is None
+    assert sample_locations(own, ids) is None
     if not getattr(own, "together", None):
-        assert addresses_of(Objects(own, [[]] * len(own)), ids) is None
+        assert sample_locations(Objects(own, [[]] * len(own)), ids) is None
     source.read = source.read
-    assert addresses_of(source, ids) is None
+    assert sample_locations(source, ids) is None
     if not getattr(own, "together", None):
-        assert addresses_of(Mixture([source]), ids) is None
+        assert sample_locations(Mixture([source]), ids) is None

@@ -66,7 +66,7 @@ def test_glances_between_looks(tmp_path, sm, share):
     watch = Monitor([str(tmp_path)], None, gpus, clock=lambda: trainer.now)
     watch.look()
     for second in range(10):
-        watch.rest(1.0, sleep)
+        watch.wait(1.0, sleep)
         view = watch.look()
         assert second == 9 or document(view)["feeds"][0]["estimate"]["exposed_wait_10s"] is None
     assert view.rows[0].exposed == pytest.approx(share)
@@ -82,7 +82,7 @@ def test_without_gpm_nothing_is_said_of_exposure(tmp_path, options):
     watch = Monitor([str(tmp_path)], None, gpus, clock=lambda: trainer.now)
     watch.look()
     for _ in range(3):
-        watch.rest(1.0, lambda seconds: trainer.train(max(seconds, 0.2), 0.5))
+        watch.wait(1.0, lambda seconds: trainer.train(max(seconds, 0.2), 0.5))
         view = watch.look()
     assert view.rows[0].exposed is None or options
     assert not gpus.has_gpm

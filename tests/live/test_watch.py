@@ -148,7 +148,7 @@ def test_the_slowest_rank_comes_first_and_has_its_gpu(tmp_path):
         two.train(2, 0.5)
         one.train(2, 0.0)
         view = watch.look()
-    assert [row.found.page.identity["rank"] for row in view.rows] == [1, 0]
+    assert [row.page_file.page.identity["rank"] for row in view.rows] == [1, 0]
     assert [row.gpu.index for row in view.rows] == [1, 0]
     shown = text(view, 160)
     assert re.search(r"train rank 1 pid \d+ 0:100/125 .* 71% +- +93% +1.0 GB/s", shown)

@@ -6,7 +6,7 @@ import pytest
 
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess import Limits, Recipe
-from fastfeed.preprocess.model.condition import UNKNOWN, SampleValues, condition_of
+from fastfeed.preprocess.model.condition import UNKNOWN, SampleValues, parse_condition
 from fastfeed.preprocess.model.task import SampleFault
 
 COLUMNS = {
@@ -28,7 +28,7 @@ MISSING = "missing"
 
 
 def outcome(text: str, known: SampleValues = KNOWN) -> str:
-    failure = condition_of(text).failure(known)
+    failure = parse_condition(text).failure(known)
     if failure is None:
         return KEPT
     return MISSING if failure.detail.endswith("(a value is missing)") else DROPPED
@@ -69,7 +69,7 @@ def test_meaning(text: str, expected: str) -> None:
 
 def test_a_condition_is_decided_as_soon_as_what_is_known_decides_it() -> None:
     early = SampleValues({"label": 1}, {"country": "it", "score": 0.9})
-    condition = condition_of("width > 500 and country == 'ch'")
+    condition = parse_condition("width > 500 and country == 'ch'")
     failure = condition.failure(early)
     assert failure is not None and failure == ("dropped", "where country == 'ch'")
     assert outcome("width > 500 and score > 0.5", early) == KEPT  # open
@@ -77,7 +77,7 @@ def test_a_condition_is_decided_as_soon_as_what_is_known_decides_it() -> None:
     assert outcome("not (width > 500 and country == 'it')", early) == KEPT  # open
     assert outcome("not (width > 500 or country == 'it')", early) == DROPPED
     with pytest.raises(SampleFault, match="needs 'quality', which nothing gave"):
-        condition_of("quality > 3").failure(KNOWN, is_last=True)
+        parse_condition("quality > 3").failure(KNOWN, is_last=True)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_condition_is_decided_as_soon_as_what_is_known_decides_it() -> None:
 )
 def test_values_that_do_not_compare(text: str, message: str) -> None:
     with pytest.raises(SampleFault, match=message):
-        condition_of(text).failure(KNOWN)
+        parse_condition(text).failure(KNOWN)
 
 
 @pytest.mark.parametrize(
@@ -135,4 +135,4 @@ def test_recipes_without_a_condition_keep_their_hash() -> None:
     assert "where" not in Recipe().document()["limits"]
     recipe = Recipe(limits=Limits(where="width > 5"))
     assert Recipe.of(recipe.document()) == recipe and recipe.hash != Recipe().hash
-    assert condition_of("width > 5").failure(UNKNOWN) is None
+    assert parse_condition("width > 5").failure(UNKNOWN) is None

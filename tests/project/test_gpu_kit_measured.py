@@ -48,7 +48,7 @@ def order(check, monkeypatch, tmp_path, learned):
             decode = of[2] if len(of) == 4 else None
             if getattr(decode, "cpu_share", 0) is None:
                 self.share = types.SimpleNamespace(value=0.3)
-                seen.append(rates.read_measured(rates.kept_file())["hw_load"])
+                seen.append(rates.read_measured(rates.measurements_file())["hw_load"])
             if getattr(decode, "hw_load", None) == 0.9:
                 self.speed = 2000.0
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fastfeed.sampling import Blocks, MixtureOrder, MixturePart, bind
 from fastfeed.sampling.orders import blocks, mixture
 from fastfeed.sampling.orders.mixture import PartPasses
-from fastfeed.sampling.orders.proportions import proportions_of
+from fastfeed.sampling.orders.proportions import exact_proportions
 from fastfeed.sampling.permute import permute
 from fastfeed.sampling.plan import Plan
 
@@ -24,7 +24,7 @@ WEIGHTS = st.lists(
 
 @given(WEIGHTS, st.integers(0, 2**40))
 def test_counts_of_many_parts_are_those_of_each(weights, start):
-    shares = proportions_of(tuple(map(float, weights)))
+    shares = exact_proportions(tuple(map(float, weights)))
     parts = np.repeat(np.arange(len(weights)), 3)
     slots = np.tile(np.array([start, start + 1, start + 17]), len(weights))
     expected = [
@@ -39,7 +39,7 @@ def test_counts_of_many_parts_are_those_of_each(weights, start):
 
 @given(WEIGHTS, st.integers(1, 40), st.integers(1, 12), st.integers(1, 12), st.integers(0, 3))
 def test_whole_steps_are_those_inside_of_a_pass(weights, length, batch, size, number):
-    shares = proportions_of(tuple(map(float, weights)))
+    shares = exact_proportions(tuple(map(float, weights)))
     batch = min(batch, length)
     parts = [(size, Blocks(1)) for _ in weights]
     passes = np.full(len(weights), number)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastfeed.sampling.orders.proportions import proportions_of
+from fastfeed.sampling.orders.proportions import exact_proportions
 
 WEIGHTS = st.lists(
     st.one_of(st.integers(1, 9), st.floats(1e-3, 1e3), st.just(1 / 3)), min_size=1, max_size=12
@@ -18,7 +18,7 @@ WEIGHTS = st.lists(
 
 @given(WEIGHTS, st.integers(0, 2**50))
 def test_parts_take_turns_and_none_is_two_off(weights, start):
-    shares = proportions_of(tuple(weights))
+    shares = exact_proportions(tuple(weights))
     slots = np.arange(start, start + 500)
     part, number = shares.assign(slots)
     total = sum(Fraction(str(weight)) for weight in weights)
@@ -40,7 +40,7 @@ def test_parts_take_turns_and_none_is_two_off(weights, start):
 @pytest.mark.parametrize("weights", [(0.7, 0.3), (3, 1, 1), (1, 1), (5,), (0.1, 0.2, 0.3, 0.4)])
 def test_shares_are_exact(weights):
     """Weights are what they look like, and billions of slots later nothing has moved."""
-    shares, unit = proportions_of(weights), 10**12
+    shares, unit = exact_proportions(weights), 10**12
     for i, weight in enumerate(weights):
         assert shares.count(i, unit * sum(weights)) == unit * weight or round(sum(weights)) != sum(
             weights
@@ -51,12 +51,15 @@ def test_shares_are_exact(weights):
 
 
 def test_two_parts_alternate():
-    assert proportions_of((1.0, 1.0)).assign(np.arange(6))[0].tolist() in ([0, 1] * 3, [1, 0] * 3)
+    assert exact_proportions((1.0, 1.0)).assign(np.arange(6))[0].tolist() in (
+        [0, 1] * 3,
+        [1, 0] * 3,
+    )
 
 
 def test_golden_shares():
     """Never change: saved states name positions in mixtures."""
-    part, number = proportions_of((0.5, 0.3, 0.2)).assign(np.arange(12))
+    part, number = exact_proportions((0.5, 0.3, 0.2)).assign(np.arange(12))
     assert part.tolist() == GOLDEN
     assert number.tolist() == GOLDEN_NUMBER
 

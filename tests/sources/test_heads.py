@@ -30,7 +30,7 @@ from fastfeed.decode.executor import Executor
 from fastfeed.decode.formats.partial import Missing, PartialFile
 from fastfeed.ops.decode import Decode
 from fastfeed.sources import headers
-from fastfeed.sources.base import byte_ranges_of
+from fastfeed.sources.base import stored_files
 
 NOISE = np.random.default_rng(0).integers(0, 256, (120, 200, 3), np.uint8)
 
@@ -196,7 +196,7 @@ REMOTE: dict[str, Callable[[Path], Any]] = {
 def test_byte_ranges_hold_what_is_read(kind: str, tmp_path: Path):
     source = REMOTE[kind](tmp_path)
     ids = np.arange(len(source))[::-1]
-    read = [storage.read([span])[0] for storage, span in byte_ranges_of(source, ids)]
+    read = [storage.read([span])[0] for storage, span in stored_files(source, ids)]
     assert read == source.read(ids.tolist())
 
 
@@ -209,17 +209,17 @@ def test_what_has_no_byte_range(tmp_path: Path):
         "label": ["x", "x", "x", None],
     }
     table = ff.Table(rows, image="path", label="label")
-    files = byte_ranges_of(table, np.arange(4))
+    files = stored_files(table, np.arange(4))
     assert [file is not None for file in files] == [False, False, True, False]
     mixed = ff.Mixture({"near": ff.ImageFolder(tmp_path / "photos"), "far": ff.ImageFolder(place)})
-    files = byte_ranges_of(mixed, np.arange(10))
+    files = stored_files(mixed, np.arange(10))
     assert [file is not None for file in files] == [False] * 5 + [True] * 5
 
     class Changed(ff.ImageFolder):
         def read(self, ids: Any) -> list[Any]:
             return super().read(ids)
 
-    assert byte_ranges_of(Changed(place), np.arange(5)) == [None] * 5
+    assert stored_files(Changed(place), np.arange(5)) == [None] * 5
 
 
 @pytest.mark.parametrize("size", (500, 20_000))

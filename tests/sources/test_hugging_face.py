@@ -30,7 +30,7 @@ import fastfeed as ff
 from fastfeed.cli.open_source import open_source
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.sources import HuggingFace
-from fastfeed.sources.detect import kind_of
+from fastfeed.sources.detect import detect_kind
 
 
 def rows_of(source: HuggingFace) -> list[int]:
@@ -165,24 +165,24 @@ def test_commands_recognize_them(tmp_path):
     folders = [saved(tmp_path / "saved", [0, 1]), repository(tmp_path / "hub", "license: mit")]
     (tmp_path / "hub" / "data" / "test-00000-of-00001.parquet").unlink()
     for folder in folders:
-        assert kind_of(str(folder)) == "hugging_face"
+        assert detect_kind(str(folder)) == "hugging_face"
         source = open_source(str(folder), None, [], labeled=True)
         assert isinstance(source, HuggingFace) and source.classes == ("cat", "dog")
         assert source.label(np.arange(2)).tolist() == [0, 1]
     copied = repository(tmp_path / "copied")  # without README.md
     (copied / ".cache").mkdir()
-    assert kind_of(str(copied)) == "hugging_face"
+    assert detect_kind(str(copied)) == "hugging_face"
     assert isinstance(open_source(str(copied), None, [], labeled=True, split="test"), HuggingFace)
     (copied / "photos").mkdir()
-    assert kind_of(str(copied)) == "folder"
+    assert detect_kind(str(copied)) == "folder"
     (tmp_path / "dict").mkdir()
     (tmp_path / "dict" / "dataset_dict.json").write_text('{"splits": ["train"]}')
-    assert kind_of(str(tmp_path / "dict")) == "hugging_face"
-    assert kind_of(str(write_stream(tmp_path / "arrow" / "a.arrow", table([0])))) == "table"
-    assert kind_of(str(tmp_path / "arrow")) == "table"
+    assert detect_kind(str(tmp_path / "dict")) == "hugging_face"
+    assert detect_kind(str(write_stream(tmp_path / "arrow" / "a.arrow", table([0])))) == "table"
+    assert detect_kind(str(tmp_path / "arrow")) == "table"
     (tmp_path / "plain" / "data").mkdir(parents=True)
     (tmp_path / "plain" / "README.md").write_text("# Images")
-    assert kind_of(str(tmp_path / "plain")) == "folder"
+    assert detect_kind(str(tmp_path / "plain")) == "folder"
 
 
 # -- columns

@@ -32,7 +32,7 @@ from fastfeed.sources import (
     TarShards,
     TFRecords,
 )
-from fastfeed.sources.base import addresses_of
+from fastfeed.sources.base import sample_locations
 from fastfeed.storage import shard_files
 
 pytestmark = pytest.mark.skipif(not is_built(), reason="the native extension is not built")
@@ -50,7 +50,7 @@ def read_in_python(source: Source) -> Source:
     """The same source, whose `read` is its own."""
     plain: Any = copy.copy(source)
     plain.read = source.read
-    assert addresses_of(plain, np.arange(2)) is None
+    assert sample_locations(plain, np.arange(2)) is None
     return plain
 
 
@@ -66,7 +66,7 @@ def outcome(source: Source) -> tuple[list[Any], list[tuple[Any, ...]]]:
 
 def check(source: Source, reasons: set[str] | None = None) -> list[int]:
     """Compare; the ids of bad samples."""
-    assert addresses_of(source, np.arange(len(source))) is not None
+    assert sample_locations(source, np.arange(len(source))) is not None
     batches, bad = outcome(source)
     expected_batches, expected = outcome(read_in_python(source))
     assert bad == expected
@@ -271,7 +271,7 @@ def test_mixtures(tmp_path):
     (tmp_path / "tar" / "s-001.tar").unlink()
     inner = Mixture([Objects(photos, [[[1, 2, 9, 8]]] * 8), tar])
     mixture = Mixture({"held": held, "rest": inner})
-    addresses = addresses_of(mixture, np.array([0, 6, 15, 20]))
+    addresses = sample_locations(mixture, np.array([0, 6, 15, 20]))
     assert addresses is not None
     assert [rows.tolist() for rows, _ in addresses.groups] == [[1], [2, 3]], (
         "Python reads what Parquet holds"

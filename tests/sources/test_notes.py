@@ -16,7 +16,7 @@ from helpers.trees import names, tree
 from fastfeed import Feed, RandomResizedCrop
 from fastfeed.errors import SourceError
 from fastfeed.sources import Arrays, ImageFolder, Mixture, Objects, Table, TarShards, base
-from fastfeed.sources.notes import notes_of
+from fastfeed.sources.notes import source_notes
 
 ODD = (
     *(
@@ -192,7 +192,7 @@ def test_sources_of_sources(tmp_path):
     mixture = Mixture({"one": folder, "two": boxes})
     assert mixture.notes == [f"one: {note}", f"two: {note}"]
     assert str(mixture).splitlines()[1:] == [f"  one: {note}", f"  two: {note}"]
-    assert notes_of(Arrays(np.zeros((1, 2, 2), np.uint8))) == []
+    assert source_notes(Arrays(np.zeros((1, 2, 2), np.uint8))) == []
 
 
 def test_many_notes_are_printed_in_part(tmp_path):

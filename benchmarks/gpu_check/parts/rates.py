@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.gpu_check.parts.contestants import Ours, Rate, Rival, batch_for
 from benchmarks.gpu_check.parts.setting import Setting, Wrong
-from fastfeed.backends.decode_share import kept_file, read_measured, save_measured
+from fastfeed.backends.decode_share import measurements_file, read_measured, save_measured
 from fastfeed.backends.options import GpuDecode
 
 LOADS = (0.0, 0.65, 0.9, 1.0)  # of the hardware engine
@@ -26,7 +26,7 @@ Make = Callable[[], Any]
 
 def run(setting: Setting) -> dict[str, Any]:
     """Figures by set; what was learned of the first is kept for this machine."""
-    real, figures = kept_file(), {}
+    real, figures = measurements_file(), {}
     before = os.environ.get("FASTFEED_CACHE")
     end, most = setting.until, len(setting.sets)
     try:
@@ -37,7 +37,7 @@ def run(setting: Setting) -> dict[str, Any]:
             figures[name] = _Set(setting, name, folder).figures()
             setting.until = end
             if number == 0 and setting.gpu:
-                save_measured(real, read_measured(kept_file()))
+                save_measured(real, read_measured(measurements_file()))
                 setting.say(f"kept in {real}")
     finally:
         if before is None:
@@ -78,7 +78,7 @@ class _Set:
         else:
             load = float(known)
             loads = [load]
-        save_measured(kept_file(), {"hw_load": load})  # the hybrid ones read it
+        save_measured(measurements_file(), {"hw_load": load})  # the hybrid ones read it
         self._ours("hybrid, dali", GpuDecode(cpu_share=None))
         # the hardware engine and the native extension alone, without DALI's own decoding, which
         # takes longer than the native extension's
@@ -211,7 +211,7 @@ class _Set:
             if best in self._shares:
                 load = decode.hw_load
                 if load is None and decode.engine != "nvjpeg":  # which has none
-                    load = read_measured(kept_file()).get("hw_load")
+                    load = read_measured(measurements_file()).get("hw_load")
                 decode = GpuDecode(decode.engine, load, cpu_share=self._shares[best])
             self._setting.learned["decode"] = decode
         rival = self._best("DALI, ")

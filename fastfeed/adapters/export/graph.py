@@ -31,7 +31,7 @@ from fastfeed.ops import (
 )
 from fastfeed.ops.base import Border, check_size, shade
 from fastfeed.ops.program.compile import fuse
-from fastfeed.ops.program.program import border_of
+from fastfeed.ops.program.program import find_border
 from fastfeed.ops.program.window import Step, Windows, fold
 from fastfeed.spec import Spec
 
@@ -160,7 +160,7 @@ def _cut(steps: Sequence[Step], shape: Sequence[Any]) -> list[Cut]:
             f"{names} resamples images of {shape[0]}x{shape[1]}, which a graph would do with other"
             " pixels; leave size out and pass images as this geometry leaves them, by a Transform"
         )
-    border = border_of(steps) or Border()
+    border = find_border(steps) or Border()
     (rows, has_row), (columns, has_column) = (
         _line(windows, axis, int(shape[axis]), border) for axis in (0, 1)
     )

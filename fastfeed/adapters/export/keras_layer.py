@@ -10,7 +10,7 @@ from fastfeed.adapters.export.graph import GRAY, Cut, Gray, PixelGraph
 from fastfeed.adapters.versions import framework
 from fastfeed.errors import ConfigError
 from fastfeed.feed.transform.config import TransformConfig
-from fastfeed.feed.transform.saved import content_of
+from fastfeed.feed.transform.saved import file_content
 from fastfeed.ops.ops_file import read_document
 from fastfeed.spec import ENCODED
 
@@ -19,7 +19,7 @@ keras: Any = framework("keras", "to_keras_layer")
 
 def to_keras_layer(config: TransformConfig, size: Any) -> Any:
     """The layer, as `Transform.to_keras_layer`."""
-    return PixelLayer(content_of(config), size)
+    return PixelLayer(file_content(config), size)
 
 
 @keras.saving.register_keras_serializable("fastfeed")

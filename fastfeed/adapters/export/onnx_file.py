@@ -12,7 +12,7 @@ import numpy as np
 from fastfeed.adapters.export.graph import GRAY, Cut, Gray, PixelGraph
 from fastfeed.errors import ConfigError, MissingExtra
 from fastfeed.feed.transform.config import TransformConfig
-from fastfeed.feed.transform.saved import content_of
+from fastfeed.feed.transform.saved import file_content
 from fastfeed.runtime.json_file import save_file
 
 try:
@@ -49,7 +49,7 @@ def export_onnx(path: str | os.PathLike[str], config: TransformConfig, size: Any
         ir_version=_IR,
         producer_name="fastfeed",
     )
-    helper.set_model_props(model, {"fastfeed": json.dumps(content_of(config))})
+    helper.set_model_props(model, {"fastfeed": json.dumps(file_content(config))})
     onnx.checker.check_model(model, full_check=True)
     save_file(path, model.SerializeToString(deterministic=True), "graph", ConfigError)
 

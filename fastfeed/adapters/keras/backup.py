@@ -52,7 +52,7 @@ def _backup_class() -> Any:
             super().__init__()
             self._session = session
             self._folder = folder
-            self._every = save_freq
+            self._save_freq = save_freq
             self._delete = delete_checkpoint
             self._at = 0  # batches before the trainer's position, from epoch 0 on
             self._saved = 0  # the position that was saved last
@@ -81,13 +81,13 @@ def _backup_class() -> Any:
             endless = is_endless()
             self._at += done if endless else min(done, steps - self._at % steps)
             self._batch = batch + 1
-            if self._every != "epoch" and self._at - self._saved >= int(self._every):
+            if self._save_freq != "epoch" and self._at - self._saved >= int(self._save_freq):
                 over = self._batch >= (self.params.get("steps") or steps)
                 over = over or (self._at % steps == 0 and not endless)
                 self._save(self._epoch + over)
 
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-            if self._every == "epoch":
+            if self._save_freq == "epoch":
                 self._save(epoch + 1)
 
         def on_train_end(self, logs: Any = None) -> None:

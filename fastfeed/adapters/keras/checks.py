@@ -40,7 +40,7 @@ def refuse_ignored(session: FeedSession, caller: Mapping[str, Any]) -> None:
 def refuse_same_feed(session: FeedSession) -> None:
     """Refuse to validate on the feed that is trained on: that would end its epoch."""
     validation = _fit_locals().get("validation_data")
-    if _feed_of(_fit_locals().get("x")) is session and _feed_of(validation) is session:
+    if _find_feed(_fit_locals().get("x")) is session and _find_feed(validation) is session:
         raise ConfigError(
             "x and validation_data must be two feeds, got the same feed for both; create another"
             " Feed, of the validation data, with shuffle=False and no random ops",
@@ -95,7 +95,7 @@ def follow_fit(session: FeedSession) -> None:
     if (
         not isinstance(begins, int)
         or begins != fit.get("epoch", begins)
-        or _feed_of(fit.get("x")) is not session
+        or _find_feed(fit.get("x")) is not session
     ):
         return
     steps = fit.get("steps_per_epoch") or len(session)
@@ -141,7 +141,7 @@ def check_whole(session: FeedSession) -> None:
 
 def fitted_feed() -> Any:
     """The feed or watched loader that the calling `fit` trains on; None for other data."""
-    return _feed_of(_fit_locals().get("x"))
+    return _find_feed(_fit_locals().get("x"))
 
 
 def callers() -> Iterator[Any]:
@@ -160,7 +160,7 @@ def _fit_locals() -> Mapping[str, Any]:
     return next((known for known in fits if "validation_data" in known), {})
 
 
-def _feed_of(data: Any) -> Any:
+def _find_feed(data: Any) -> Any:
     """The feed, or the watched loader, behind an argument of `fit`."""
     owner = getattr(data, "_fastfeed", None)
     return getattr(owner, "session", owner)  # a dataset's owner may be the epochs of a feed

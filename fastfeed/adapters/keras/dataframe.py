@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
-from fastfeed.adapters.keras.forms import check_split, data_of, image_ops, label_ops
+from fastfeed.adapters.keras.forms import check_split, image_ops, label_ops, make_dataset
 from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.feed import Feed
@@ -107,7 +107,7 @@ def flow_from_dataframe(
         item.append(own.get(class_mode, "label"))
     if weight_col is not None:
         item.append("weight")
-    data = data_of(feed, tuple(item) if len(item) > 1 else images, "keras")
+    data = make_dataset(feed, tuple(item) if len(item) > 1 else images, "keras")
     data.class_indices = {name: k for k, name in enumerate(frame.classes)}
     data.filenames = [frame.names[i] for i in frame.rows]
     data.samples = len(frame.rows)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fastfeed.adapters.keras.forms import check_split, data_of, image_ops, label_ops
+from fastfeed.adapters.keras.forms import check_split, image_ops, label_ops, make_dataset
 from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.feed import Feed
@@ -140,7 +140,7 @@ def image_dataset_from_directory(
             tail="pad",
         )
         yields = (images, "label") if label_mode else images
-        data = data_of(feed, yields, format, unbatched=batch_size is None)
+        data = make_dataset(feed, yields, format, unbatched=batch_size is None)
         data.class_names = list(listed.class_names) if label_mode else None
         data.file_paths = part.paths
         made.append(data)
@@ -246,7 +246,7 @@ def _list_images(
     order = keras_order(names, numbers, seed)
     if labels is not None and not inferred:
         in_order = keras_order(names, numbers, None)
-        numbers = _given(labels, len(names))[np.argsort(in_order)]
+        numbers = _passed_labels(labels, len(names))[np.argsort(in_order)]
         classes = [str(label) for label in sorted(set(numbers.tolist()))]
     if not names:
         raise SourceError(f"no images in the class folders of {folder.root}: {', '.join(classes)}")
@@ -274,7 +274,7 @@ def _class_folders(
     return list(requested)
 
 
-def _given(labels: Any, count: int) -> np.ndarray:
+def _passed_labels(labels: Any, count: int) -> np.ndarray:
     """Labels that were passed, one per path: int64 (n,)."""
     numbers = np.asarray(labels)
     if numbers.shape != (count,) or numbers.dtype.kind not in "iu":

@@ -72,7 +72,7 @@ def check_split(validation: float | None, subset: str | None) -> None:
         )
 
 
-def data_of(feed: Feed, yields: Yields, format: str, unbatched: bool = False) -> Any:
+def make_dataset(feed: Feed, yields: Yields, format: str, unbatched: bool = False) -> Any:
     """The data set of this feed, which keeps it as `feed`."""
     if format == "tf":
         framework("tensorflow", 'format="tf"')

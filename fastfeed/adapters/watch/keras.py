@@ -11,7 +11,7 @@ from fastfeed.adapters.keras.checks import fitted_feed
 from fastfeed.adapters.versions import framework
 from fastfeed.adapters.watch.loader import StepsOnly
 from fastfeed.adapters.watch.steps import StepWatch
-from fastfeed.adapters.watch.tracker import tracker_of
+from fastfeed.adapters.watch.tracker import as_tracker
 from fastfeed.arguments import checked
 
 
@@ -61,7 +61,7 @@ def Watch(feed: Any = None, warn: float | None = 0.2, every: int = 50, tracker: 
         def __init__(self) -> None:
             super().__init__()
             data = StepsOnly("data that is not watched") if feed is None else feed
-            self._tracker = tracker_of(tracker)
+            self._tracker = as_tracker(tracker)
             self._watch = StepWatch(data, warn, every, tracker=self._tracker)
             self._batch = -1
             self._fitted: Any = None  # that was found, and is watched

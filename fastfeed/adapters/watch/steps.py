@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fastfeed.adapters.watch.loader import StepsOnly, Watched
-from fastfeed.adapters.watch.tracker import tracker_of
+from fastfeed.adapters.watch.tracker import as_tracker
 from fastfeed.arguments import check_count, checked
 from fastfeed.errors import ConfigError, MissingExtra
 from fastfeed.feed.session import FeedSession
@@ -84,7 +84,7 @@ class StepWatch:
         self._steps_only = data if isinstance(data, StepsOnly) else None
         self._status = _status(data)
         self._warn = warn
-        self._every = every
+        self._interval = every
         self._clock = clock
         self._lock = threading.Lock()  # Keras calls from several threads
         self._begun: PageReading | None = None  # where the current interval begins
@@ -94,7 +94,7 @@ class StepWatch:
         self._starved_since: PageReading | None = None
         self._warned = False
         self._log: dict[str, float] = {}
-        self._tracker = tracker_of(tracker)
+        self._tracker = as_tracker(tracker)
 
     def step(self, steps: int = 1) -> dict[str, float]:
         """Count training steps that have ended.
@@ -112,7 +112,7 @@ class StepWatch:
         if self._lock.acquire(blocking=False):
             try:
                 self._count(steps)
-                if self._steps >= self._every:
+                if self._steps >= self._interval:
                     self._measure()
             finally:
                 self._lock.release()

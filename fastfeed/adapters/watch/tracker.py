@@ -101,7 +101,7 @@ class Tracker:
         self._attach(file)
 
 
-def tracker_of(run: Any) -> Tracker | None:
+def as_tracker(run: Any) -> Tracker | None:
     """The tracker of a run; a Tracker and None as they are."""
     return run if run is None or isinstance(run, Tracker) else Tracker(run)
 

@@ -67,16 +67,16 @@ class _Layer:
     layer: Layer
     native: bool  # runs on native threads; otherwise in Python
     number: int  # of the whole layer in the program
-    kept: tuple[int, ...]  # which of its ops
+    op_indices: tuple[int, ...]  # which of its ops
 
     def choices(self, choices: Sequence[Choices]) -> Choices:
         """The choices of this layer, from those of the program's layers."""
         whole = choices[self.number]
-        if len(self.kept) == len(whole.values):
+        if len(self.op_indices) == len(whole.values):
             return whole
         own = np.full(len(whole.values) + 1, -1)  # the last is that of no op, -1
-        own[list(self.kept)] = np.arange(len(self.kept))
-        return Choices(own[whole.choice], tuple(whole.values[k] for k in self.kept))
+        own[list(self.op_indices)] = np.arange(len(self.op_indices))
+        return Choices(own[whole.choice], tuple(whole.values[k] for k in self.op_indices))
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,12 @@ from fastfeed.backends.dali import chain
 from fastfeed.backends.dali.graph import Graph, gpu_count, no_gpu
 from fastfeed.backends.dali.pipeline import RenderPipeline
 from fastfeed.backends.dali.plain import plain_rows, supports
-from fastfeed.backends.decode_share import DecodeShare, decodes_on_cpu, kept_file, read_measured
+from fastfeed.backends.decode_share import (
+    DecodeShare,
+    decodes_on_cpu,
+    measurements_file,
+    read_measured,
+)
 from fastfeed.backends.gpu_memory import GpuMemory, HostMemory, refused_all
 from fastfeed.backends.options import GpuDecode, as_gpu_decode
 from fastfeed.decode.base import DecodeFailure, Header, Request, Stop
@@ -93,7 +98,7 @@ class DaliBackend:
         self.empty = self._memory.empty
         self.synchronize = self._memory.synchronize
         self.device_context = self._memory.device_context
-        path = kept_file()
+        path = measurements_file()
         encoded = program.decode is not None
         load = how.hw_load
         if load is None:

@@ -28,7 +28,7 @@ import numpy as np
 
 from fastfeed.backends.cpu.mixing import mix
 from fastfeed.backends.cpu.native_program import NativeProgram
-from fastfeed.backends.decode_share import DecodeShare, kept_file
+from fastfeed.backends.decode_share import DecodeShare, measurements_file
 from fastfeed.backends.gpu_memory import GpuMemory, find_cupy, refused_all
 from fastfeed.backends.nvjpeg.decoder_stream import DecoderStream, RenderRequest
 from fastfeed.backends.nvjpeg.windows import WindowKernel
@@ -92,7 +92,7 @@ class NvjpegBackend:
             f"nvjpeg on {gpu}, {executor.threads} threads,"
             f" {'x'.join(map(str, program.pixels.size))}"
         )
-        self.share = DecodeShare(kept_file(), f"cpu share alongside {where}", how.cpu_share)
+        self.share = DecodeShare(measurements_file(), f"cpu share alongside {where}", how.cpu_share)
         self._chain: Any = None
         program.refuse_per_image('engine="nvjpeg"')
         if program.layers:  # DALI has these ops; without them it is not needed
@@ -108,7 +108,7 @@ class NvjpegBackend:
         self.decoded = 0
         self._warned = False
         self._streams: queue.SimpleQueue[DecoderStream | None] = queue.SimpleQueue()
-        self._streams.put(self._made())  # now, so that an error comes from the constructor
+        self._streams.put(self._make_stream())  # now, so that an error comes from the constructor
         for _ in range(how.lanes - 1):
             self._streams.put(None)
 
@@ -119,7 +119,7 @@ class NvjpegBackend:
         call = RenderRequest(samples, work, out, stop, batch)
         stream = self._streams.get()
         try:
-            stream = stream or self._made()
+            stream = stream or self._make_stream()
             bad = self._fill(call, skip, stream)
             self.synchronize()  # buffers may be overwritten once they are released
             return bad
@@ -148,7 +148,7 @@ class NvjpegBackend:
             )
         return f"the JPEG engine of {self._memory.place} -> CUDA; {others}: {self._others}"
 
-    def _made(self) -> DecoderStream:
+    def _make_stream(self) -> DecoderStream:
         try:
             chain = None if self._chain is None else self._chain()
             return DecoderStream(

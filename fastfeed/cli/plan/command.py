@@ -164,13 +164,18 @@ def _simulated(
 ) -> tuple[Simulation, SampleGroups | None]:
     """Simulation of an epoch, with groups of samples if the picture shows files."""
     from fastfeed.cli.plan.cluster import simulate
-    from fastfeed.cli.plan.files import groups_of, lies_in_files, sizes_of, with_mean_size
+    from fastfeed.cli.plan.files import (
+        file_sizes,
+        group_samples,
+        has_separate_files,
+        with_mean_size,
+    )
     from fastfeed.sources.base import Sharded
 
     if not drawn or (isinstance(source, Sharded) and len(source.bounds) > 2):
         return with_mean_size(simulate(source, plan, epoch, ranks_per_node)), None
-    ids, sizes = sizes_of(source, every=True) if lies_in_files(source) else ((), None)
-    groups = groups_of(source)
+    ids, sizes = file_sizes(source, all_sizes=True) if has_separate_files(source) else ((), None)
+    groups = group_samples(source)
     sizes = sizes if len(ids) == len(source) else None
     simulation = simulate(source, plan, epoch, ranks_per_node, sizes=sizes, groups=groups.of)
     return with_mean_size(simulation), groups
@@ -181,7 +186,7 @@ def _range(values: np.ndarray) -> dict[str, float]:
 
 
 def _show(simulation: Simulation, speed: float, ranks_per_node: int) -> None:
-    from fastfeed.cli.plan.files import lies_in_files
+    from fastfeed.cli.plan.files import has_separate_files
 
     console = Console()
     plan = simulation.plan
@@ -211,7 +216,7 @@ def _show(simulation: Simulation, speed: float, ranks_per_node: int) -> None:
         ("shards in a global batch", simulation.in_batch, _count),
         (f"shards per machine of {machine} and epoch", simulation.node_units_read, _count),
     ]
-    files = lies_in_files(simulation.source)
+    files = has_separate_files(simulation.source)
     for name, values, text in rows[:2] if files else rows:
         table.add_row(name, *(text(float(v)) for v in (values.min(), values.mean(), values.max())))
     console.print(table)

@@ -36,7 +36,7 @@ class SampleGroups:
         return np.bincount(self.of, minlength=len(self.names))
 
 
-def groups_of(source: Source) -> SampleGroups:
+def group_samples(source: Source) -> SampleGroups:
     """Classes by label or folder; neighbors are joined if a picture has too few rows."""
     of, names = _classes(source)
     if len(names) < 2:
@@ -65,14 +65,14 @@ def _classes(source: Source) -> tuple[np.ndarray, tuple[str, ...]]:
     return of, tuple(names[present].tolist())
 
 
-def lies_in_files(source: Source) -> bool:
+def has_separate_files(source: Source) -> bool:
     """True if each sample is a separate file, in a folder or named by a table."""
     return not isinstance(source, Sharded) or getattr(source, "paths", None) is not None
 
 
-def sizes_of(source: Source, every: bool = False) -> tuple[np.ndarray, np.ndarray]:
+def file_sizes(source: Source, all_sizes: bool = False) -> tuple[np.ndarray, np.ndarray]:
     """Ids, int64 (n,), and bytes, float64 (n,), of samples with known sizes, or some of them."""
-    limit = _ALL if every else _MEASURED
+    limit = _ALL if all_sizes else _MEASURED
     ids = np.unique(np.linspace(0, len(source) - 1, min(len(source), limit), dtype=np.int64))
     listed = getattr(source, "sizes", np.zeros_like)(ids).tolist()
     known = []
@@ -91,9 +91,9 @@ def sizes_of(source: Source, every: bool = False) -> tuple[np.ndarray, np.ndarra
 def with_mean_size(simulation: Simulation) -> Simulation:
     """The simulation with bytes by the mean file size, if sizes are unknown and files local."""
     source = simulation.source
-    if simulation.bytes.any() or not lies_in_files(source):
+    if simulation.bytes.any() or not has_separate_files(source):
         return simulation
-    sizes = sizes_of(source)[1]
+    sizes = file_sizes(source)[1]
     mean = float(sizes.mean()) if len(sizes) else 0.0
     return replace(
         simulation,

@@ -39,7 +39,7 @@ def dry_run(src: str, dst: str, recipe: Recipe, values: Mapping[str, Any]) -> No
     if job is not None:
         source = planned_input(job.plan, source, planned_ids(job.target, job.plan, source))
     ids = None
-    part = preprocess_values.part_of(values["part"])
+    part = preprocess_values.parse_part_option(values["part"])
     if job is not None:
         todo = select_part(job.todo, part or (0, 1))
         order = [job.plan.order[job.shards[k].first : job.shards[k].last] for k in todo]

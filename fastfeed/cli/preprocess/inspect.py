@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fastfeed.cli.preprocess import values as preprocess_values
-from fastfeed.cli.preprocess.values import again
+from fastfeed.cli.preprocess.values import job_command
 from fastfeed.cli.screen.help import argument, flag, option
 from fastfeed.cli.screen.streams import Console, show_facts
 from fastfeed.printable import printable
@@ -70,27 +70,27 @@ def status(dst: Place, target_option: Options = None, as_json: AsJson = False) -
         _say("\nTo repair them, name their source:")
         bad = {image.id for image in job.bad}
         for source in job.plan.sources:
-            if not bad.isdisjoint(job.plan.ids_of(source).tolist()):
-                line = _again_of(job, source, dst, target_option, "update", "--repair")
+            if not bad.isdisjoint(job.plan.image_ids(source).tolist()):
+                line = _merged_job_command(job, source, dst, target_option, "update", "--repair")
                 _say(f"    {line}", style="dim")
     if result.todo and not result.running:
         _say(f"\nResume:  {command('resume')}")
 
 
-def _source_of(job: Job, broken: Sequence[int]) -> str:
+def _unfinished_source(job: Job, broken: Sequence[int]) -> str:
     """The source of the first shard that is broken, or else not done."""
     shard = job.shards[[*broken, *job.todo, 0][0]]
     id = int(job.plan.order[shard.first])
     return next(part.source for start, part in reversed(job.plan.parts) if start <= id)
 
 
-def _again_of(
+def _merged_job_command(
     job: Job, source: str, dst: str, target: list[str] | None, verb: str, *options: str
 ) -> str:
     """A command line about the images of one source of a merged job."""
-    request = job.plan.parts_of(source)[0][1].request
+    request = job.plan.source_parts(source)[0][1].request
     place = source, dst, job.plan.recipe.metadata.extras
-    return again(verb, *place, *options, request=request, target=target)
+    return job_command(verb, *place, *options, request=request, target=target)
 
 
 def _command(job: Job, dst: str, target: list[str] | None, broken: Sequence[int] = ()) -> Command:
@@ -100,9 +100,9 @@ def _command(job: Job, dst: str, target: list[str] | None, broken: Sequence[int]
 
     def command(verb: str, *options: str) -> str:
         if plan.merged:  # of several sources
-            source = _source_of(job, broken)
-            return _again_of(job, source, dst, target, verb) if verb == "resume" else ""
-        return again(verb, *place, *options, request=plan.request, target=target)
+            source = _unfinished_source(job, broken)
+            return _merged_job_command(job, source, dst, target, verb) if verb == "resume" else ""
+        return job_command(verb, *place, *options, request=plan.request, target=target)
 
     return command
 

@@ -20,7 +20,7 @@ from fastfeed.cli.preprocess import options
 from fastfeed.cli.preprocess import values as preprocess_values
 from fastfeed.cli.preprocess.inspect import AsJson, Options
 from fastfeed.cli.preprocess.options import with_options
-from fastfeed.cli.preprocess.values import again, without_secret
+from fastfeed.cli.preprocess.values import job_command, without_secret
 from fastfeed.cli.screen.help import argument, flag, option
 from fastfeed.cli.screen.streams import Console
 from fastfeed.errors import ConfigError, FastfeedError, SourceError, TargetError, TooManyFailures
@@ -56,7 +56,7 @@ def run(ctx: typer.Context, src: options.Source, dst: options.Destination) -> No
         fastfeed preprocess photos/ shards/ --val 0.05 --dedupe near  # a split
         fastfeed preprocess s3://photos s3://shards --dry-run         # estimate
     """
-    recipe = preprocess_values.recipe_of(ctx.params)
+    recipe = preprocess_values.parse_recipe(ctx.params)
     if ctx.params["dry_run"]:
         from fastfeed.cli.preprocess.dry_run import dry_run as print_estimate
 
@@ -99,7 +99,7 @@ def retry(ctx: typer.Context, paths: options.Places) -> None:
         fastfeed preprocess retry photos/ shards/ --folder 2019 --class cat  # both
         fastfeed preprocess retry /mnt/photos shards/ --names files.txt      # moved
     """
-    criteria, words = preprocess_values.bad_filter_of(ctx.params)
+    criteria, words = preprocess_values.parse_bad_filter(ctx.params)
     if not criteria:
         raise ConfigError("retry what? give --reason, --class, --folder or --names")
     src, dst, recipe = _job_in_plan("retry", paths, ctx.params, words)
@@ -133,14 +133,14 @@ def bad(
     from fastfeed.preprocess.targets.target import open_target
 
     values = ctx.params
-    criteria, words = preprocess_values.bad_filter_of(values)
+    criteria, words = preprocess_values.parse_bad_filter(values)
     words += ["-o", str(output)]
     src, dst, _ = _job_in_plan("bad", paths, values, words)
     job = open_job(
         open_target(dst, preprocess_values.target_options(values["target_option"]), writes=False)
     )
     check_outside(dst, output)
-    own = set(job.plan.ids_of(src).tolist())
+    own = set(job.plan.image_ids(src).tolist())
     images = [image for image in select_bad(job, criteria) if image.sample.id in own]
     if not images:
         nothing = f"{printable(dst)}: no bad image{' matches' * bool(criteria)}"
@@ -251,7 +251,7 @@ def check_outside(dst: str, output: Path) -> None:
 
 
 def _part(ctx: typer.Context) -> tuple[int, int] | None:
-    return preprocess_values.part_of(ctx.params["part"])
+    return preprocess_values.parse_part_option(ctx.params["part"])
 
 
 def command(arguments: Sequence[str]) -> str:
@@ -282,9 +282,9 @@ def _job_in_plan(
     source = paths[0] if len(paths) == 2 else plan.sources[0]
     request: Mapping[str, Any] = {}
     with suppress(ConfigError):  # of a merged job any SRC will do where none is read
-        request = plan.parts_of(source)[0][1].request
+        request = plan.source_parts(source)[0][1].request
     given = {"request": request, "target": values["target_option"]}
-    line = again(verb, source, dst, extras if "with_" in values else "", *more, **given)
+    line = job_command(verb, source, dst, extras if "with_" in values else "", *more, **given)
     if len(paths) == 1:
         raise ConfigError(
             f"SRC is missing: no source is read that only the plan in {dst} names. If you trust it,"
@@ -342,7 +342,7 @@ def _run_job(
         job = run_job
         arguments["on_hint"] = lambda hint: errors.plain(f"fastfeed: {hint}")
     engine = {None: "local", "auto": "ray"}.get(values["ray"], f"ray:{values['ray']}")
-    limit = preprocess_values.limit_of(values["max_bad"])
+    limit = preprocess_values.parse_max_bad(values["max_bad"])
     log = Path(values["json_log"]) if values["json_log"] else None  # Typer before 0.26: text
     check_overlap(src, dst)
     started = False
@@ -381,7 +381,7 @@ def _run_job(
         raise _stop(errors, ctx, str(error), FULL, getattr(error, "help_url", "")) from None
     retryable = ",".join(sorted(TRANSIENT & report.reasons.keys()))
     given = {"request": source.document(), "target": values["target_option"]}
-    line = again("retry", src, dst, extras, "--reason", retryable, **given)
+    line = job_command("retry", src, dst, extras, "--reason", retryable, **given)
     line = line if retryable else ""
     print_report(report, dst, line, arguments.get("part"), as_json=values["as_json"])
     if report.complete and not report.tally.samples and job is run_job:

@@ -23,7 +23,7 @@ _SECRET = re.compile(
 _COLORS = {"white": (255, 255, 255), "black": (0, 0, 0), "gray": (128, 128, 128)}
 
 
-def recipe_of(values: Mapping[str, Any]) -> Recipe:
+def parse_recipe(values: Mapping[str, Any]) -> Recipe:
     """The recipe from the options, by name. ConfigError."""
     from fastfeed.preprocess.model import recipe
 
@@ -95,7 +95,7 @@ def opener(path: str, values: Mapping[str, Any]) -> SourceSpec:
     )
 
 
-def bad_filter_of(values: Mapping[str, Any]) -> tuple[BadFilter, list[str]]:
+def parse_bad_filter(values: Mapping[str, Any]) -> tuple[BadFilter, list[str]]:
     """The bad images that --reason, --class, --folder and --names select, and these as words.
 
     ConfigError.
@@ -128,14 +128,14 @@ def target_options(given: Sequence[str] | None) -> dict[str, object] | None:
     return storage_options(list(given or ()), "--target-option") or None
 
 
-def part_of(text: str | None) -> tuple[int, int] | None:
+def parse_part_option(text: str | None) -> tuple[int, int] | None:
     """Parse `--part 3/8`. ConfigError."""
     from fastfeed.preprocess.engines.named import parse_part
 
     return None if text is None else parse_part(text)
 
 
-def limit_of(text: str | None) -> float | None:
+def parse_max_bad(text: str | None) -> float | None:
     """Parse `--max-bad`: "1%" is the fraction 0.01, "100" a count. ConfigError."""
     if text is None:
         return None
@@ -147,7 +147,7 @@ def limit_of(text: str | None) -> float | None:
     return value
 
 
-def again(
+def job_command(
     verb: str,
     source: str,
     dst: str,

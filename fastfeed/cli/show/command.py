@@ -141,10 +141,10 @@ def _opened(
     split: str | None,
 ) -> Source:
     from fastfeed.cli.open_source import open_source
-    from fastfeed.sources.detect import kind_of
+    from fastfeed.sources.detect import detect_kind
     from fastfeed.storage.reads import is_local
 
-    is_folder = kind_of(source) == "folder" and split is None
+    is_folder = detect_kind(source) == "folder" and split is None
     if is_folder and is_local(source):
         return folder(Path(source))
     return open_source(
@@ -184,8 +184,8 @@ def _grid(
             if not rows or rows[-1].name or len(rows[-1].pictures) == len(STRENGTHS):
                 rows.append(OpRow("", "deterministic", []))
             rows[-1].pictures.append(replace(drawings[0], words=short(op)))
-        if section.whole:
-            drawings = pictures(section.whole, images, side)
+        if section.combined:
+            drawings = pictures(section.combined, images, side)
             rows.append(OpRow("whole list", "applied in order", drawings))
         drawn.append((section.heading, rows))
         for op in section.skipped:

@@ -29,7 +29,7 @@ class OpSection:
 
     heading: str  # may be empty
     ops: tuple[Any, ...]
-    whole: tuple[Any, ...] = ()  # all of them one after another, where they are one list
+    combined: tuple[Any, ...] = ()  # all of them one after another, where they are one list
     skipped: tuple[Any, ...] = ()  # what cannot be seen in a picture
 
 

@@ -94,10 +94,10 @@ def profile(
     from fastfeed.profiler.runner.foreground import unrunnable
     from fastfeed.profiler.runner.output_folder import free_folder
     from fastfeed.profiler.runner.session import record
-    from fastfeed.profiler.runner.settings import RecordingSettings, rank_of
+    from fastfeed.profiler.runner.settings import RecordingSettings, launcher_rank
 
     limits = trace_io.parse_limits(fail_on)
-    rank = rank_of(os.environ)
+    rank = launcher_rank(os.environ)
     if limits and rank is not None:
         raise ConfigError(
             "--fail-on judges all ranks at once; leave it out here, then: fastfeed analyze DIR"

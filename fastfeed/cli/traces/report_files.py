@@ -45,11 +45,11 @@ def check(inputs: Sequence[Path], html: Path | None, perfetto: Path | None, forc
     for option, path in outputs.items():
         if not path.exists():
             continue
-        if _is_one_of(path, inputs):
+        if _is_input(path, inputs):
             raise ConfigError(
                 f"{option} would overwrite {path}, which is read; choose another name"
             )
-        if not force and not _is_own(path):
+        if not force and not _is_report(path):
             raise ConfigError(
                 f"{option} would overwrite {path}, which fastfeed did not write; choose another"
                 " name, or add --force"
@@ -85,7 +85,7 @@ def _unwritable(path: Path, error: OSError) -> ConfigError:
     return ConfigError(f"cannot write {path}: {error.strerror}; choose another path")
 
 
-def _is_one_of(path: Path, inputs: Sequence[Path]) -> bool:
+def _is_input(path: Path, inputs: Sequence[Path]) -> bool:
     """True if this file, by any name or link, is an input or a trace in an input folder."""
     from fastfeed.profiler.readers.folders import expand
 
@@ -95,7 +95,7 @@ def _is_one_of(path: Path, inputs: Sequence[Path]) -> bool:
     return any(file.exists() and file.samefile(path) for file in files)
 
 
-def _is_own(path: Path) -> bool:
+def _is_report(path: Path) -> bool:
     """True if an earlier run wrote this file, or it is empty."""
     from fastfeed.profiler.readers import decompress, sniff
 

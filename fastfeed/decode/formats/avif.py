@@ -16,8 +16,8 @@ from fastfeed.decode.formats.container import (
     Bits,
     Container,
     Signal,
+    box_content,
     check_matrix,
-    content_of,
     first_named,
     profile_in,
     signal_in,
@@ -59,7 +59,7 @@ class AvifFile(AvifImagePlugin.AvifImageFile):
             "exif": container.exif(_MOST_EXIF),
         }
         self.seek(0)
-        part = _clean_aperture(content_of(b"clap", container.properties()), (width, height))
+        part = _clean_aperture(box_content(b"clap", container.properties()), (width, height))
         if part is not None:
             self._cut(part)
 

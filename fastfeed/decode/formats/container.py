@@ -242,7 +242,7 @@ def check_matrix(signals: Sequence[Signal]) -> None:
         raise OSError(f"unsupported: colors of matrix {matrix} of ITU-T H.273")
 
 
-def content_of(kind: bytes, properties: list[Property]) -> bytes:
+def box_content(kind: bytes, properties: list[Property]) -> bytes:
     """The content of the first box of a kind; b"" without one."""
     return next((content for name, content in properties if name == kind), b"")
 

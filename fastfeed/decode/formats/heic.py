@@ -17,8 +17,8 @@ from fastfeed.decode.formats.container import (
     Bits,
     Container,
     Signal,
+    box_content,
     check_matrix,
-    content_of,
     first_named,
     profile_in,
     signal_in,
@@ -115,7 +115,7 @@ def _colors(container: Container, icc: bytes | None) -> dict[str, Any]:
     OSError for a matrix that libheif cannot undo.
     """
     tile = container.tile_properties()
-    stream = hevc_signal(content_of(b"hvcC", tile))
+    stream = hevc_signal(box_content(b"hvcC", tile))
     own, source = (signal_in(each, *_NUMBERS) for each in (container.properties(), tile))
     signals = [own, source, stream]
     check_matrix(signals)

@@ -75,9 +75,9 @@ class PartialFile:
 
         All of the file, (0, size), if its format is unknown or needs all, and after many reads.
         """
-        look = _HEADERS.get(sniff(self._parts[0][1]) or "", _whole)
+        look = _HEADERS.get(sniff(self._parts[0][1]) or "", _require_all)
         if self._reads >= _MOST_READS:
-            look = _whole
+            look = _require_all
         try:
             look(self)
         except Missing as part:
@@ -103,11 +103,11 @@ class PartialFile:
         return blob
 
 
-def _whole(file: PartialFile) -> None:
+def _require_all(file: PartialFile) -> None:
     raise Missing(0, len(file))
 
 
-def _nothing_more(file: PartialFile) -> None:
+def _require_no_more(file: PartialFile) -> None:
     """The first bytes are enough, or all are needed: the decoder says which."""
 
 
@@ -117,7 +117,7 @@ def _jpeg(file: PartialFile) -> None:
     while len(head := file[at : at + 4]) == 4:
         marker = head[1]
         if head[0] != 0xFF:
-            _whole(file)
+            _require_all(file)
         if marker == 0xFF:  # a fill byte
             at += 1
             continue
@@ -140,7 +140,7 @@ def _png(file: PartialFile) -> None:
 def _webp(file: PartialFile) -> None:
     for name, begin, end in riff_chunks(file):
         if name == b"ANMF":
-            _whole(file)
+            _require_all(file)
         if name in (b"VP8X", b"EXIF"):
             file[begin:end]
         if name in (b"VP8 ", b"VP8L"):
@@ -157,7 +157,7 @@ def _media(file: PartialFile) -> None:
     """AVIF or HEIC: boxes that describe the picture, and the start of its coded data."""
     for kind, begin, end in boxes(file, 0, len(file)):
         if kind == b"moov":
-            _whole(file)
+            _require_all(file)
         if kind in (b"ftyp", b"meta"):
             file[begin:end]
     ends_early(file)
@@ -171,8 +171,8 @@ _HEADERS: dict[str, Callable[[PartialFile], None]] = {
     "PNG": _png,
     "WEBP": _webp,
     "GIF": _gif,
-    "BMP": _nothing_more,
-    "PPM": _nothing_more,
+    "BMP": _require_no_more,
+    "PPM": _require_no_more,
     "TIFF": tiff_header,
     "JPEG2000": jpeg2000_header,
     "AVIF": _media,

@@ -272,21 +272,21 @@ def _metadata(blob: bytes, chunks: list[Chunk]) -> dict[str, Any]:
     if b"iCCP" in found:
         _, _, packed = found[b"iCCP"].partition(b"\0")
         info["icc_profile"] = (
-            _unpacked(packed[1:], _MOST_PROFILE, whole=True) if packed[:1] == b"\0" else b""
+            _unpacked(packed[1:], _MOST_PROFILE, exact=True) if packed[:1] == b"\0" else b""
         )
     return info | _signal(found)
 
 
-def _signal(found: dict[bytes, bytes]) -> dict[str, Any]:
+def _signal(chunks: dict[bytes, bytes]) -> dict[str, Any]:
     """PNG, third edition: cICP counts before iCCP, then sRGB, then gAMA with cHRM."""
-    cicp = found.get(b"cICP", b"")
+    cicp = chunks.get(b"cICP", b"")
     if len(cicp) == 4 and not cicp[2] and cicp[3] <= 1:  # RGB, not luma and chroma
         return {"signal": (cicp[0], cicp[1], bool(cicp[3]))}
-    if b"iCCP" in found:
+    if b"iCCP" in chunks:
         return {}
-    if b"sRGB" in found:
+    if b"sRGB" in chunks:
         return {"signal": _SRGB}
-    gamma, points = (found.get(name, b"") for name in (b"gAMA", b"cHRM"))
+    gamma, points = (chunks.get(name, b"") for name in (b"gAMA", b"cHRM"))
     numbers = (
         [int.from_bytes(points[at : at + 4], "big") / 100_000 for at in range(0, 32, 4)]
         if len(points) >= 32
@@ -313,14 +313,14 @@ def _text(name: bytes, content: bytes) -> bytes:
     return _unpacked(content[1:], _MOST_TEXT) if packed else content[1 : _MOST_TEXT + 1]
 
 
-def _unpacked(packed: bytes, most: int, whole: bool = False) -> bytes:
+def _unpacked(packed: bytes, most: int, exact: bool = False) -> bytes:
     """At most `most` bytes of a zlib stream; b"" if it is damaged.
 
-    `whole`: also b"" if there are more bytes.
+    `exact`: also b"" if there are more bytes.
     """
     stream = zlib.decompressobj()
     try:
         content = stream.decompress(packed, most)
     except zlib.error:
         return b""
-    return b"" if whole and stream.unconsumed_tail else content
+    return b"" if exact and stream.unconsumed_tail else content

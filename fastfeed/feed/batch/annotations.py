@@ -20,12 +20,12 @@ from fastfeed.feed.batch.object_rows import ObjectRows, clear_objects, mix_objec
 from fastfeed.ops.function import Function
 from fastfeed.ops.geometry import RandomFlip
 from fastfeed.ops.mix import MixPlan
-from fastfeed.ops.move_boxes import Stage, fill_valid, stages, transforms_of
+from fastfeed.ops.move_boxes import Stage, combine_stages, fill_valid, stages
 from fastfeed.ops.program.program import Program, Work
 from fastfeed.ops.program.window import ObjectBoxes
 from fastfeed.runtime.batch import Boxes
 from fastfeed.sources.annotations.shapes import wrong_sizes
-from fastfeed.sources.base import Optionals, frame_of
+from fastfeed.sources.base import Optionals, annotation_frame
 
 # shape and dtype for one sample, by name of the field
 TRANSFORMS = {"transform": ((3, 3), "float32"), "original_size": ((2,), "int64")}
@@ -90,16 +90,16 @@ class Annotations:
         """True if there is nothing to fill."""
         return self.objects is None and self.masks is None and not self.transforms
 
-    def put(self, rows: Any, made: Annotations) -> None:
+    def put(self, rows: Any, source: Annotations) -> None:
         """Set these rows to annotations that were made separately."""
         if self.masks is not None:
-            self.masks[rows] = made.masks
-        if self.objects is not None and made.objects is not None:
+            self.masks[rows] = source.masks
+        if self.objects is not None and source.objects is not None:
             for name in Boxes.__slots__:
                 if (array := getattr(self.objects, name)) is not None:
-                    array[rows] = getattr(made.objects, name)
+                    array[rows] = getattr(source.objects, name)
         for name, array in self.transforms.items():
-            array[rows] = made.transforms[name]
+            array[rows] = source.transforms[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ class Annotator:
         clear(out)
         transforms = stages(self.program, work)
         if self.program.transforms:
-            out.transforms["transform"][:] = transforms_of(transforms)
+            out.transforms["transform"][:] = combine_stages(transforms)
             out.transforms["original_size"][:] = samples.image_sizes
         if self.program.valid:
             fill_valid(transforms, out.transforms["valid"])
@@ -342,7 +342,9 @@ def annotator(source: Any, program: Program) -> Annotator:
                 " images are pasted"
             )
         members = max(members, op.group)
-    return Annotator(source, program, max_boxes, has_masks, members, frame_of(source) == "stored")
+    return Annotator(
+        source, program, max_boxes, has_masks, members, annotation_frame(source) == "stored"
+    )
 
 
 def _check_functions(program: Program, source: Optionals, present: dict[str, bool]) -> None:

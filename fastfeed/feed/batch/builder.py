@@ -127,7 +127,7 @@ class BatchBuilder:
         rows = BatchRows.around(plan.first(step, epoch), len(own_weights), self._group)
         visits = self._visits(epoch, step) if self._group == 1 else plan.at(epoch, rows.positions)
         weights = np.ones(rows.count, np.float32)
-        weights[rows.own] = own_weights
+        weights[rows.batch_slice] = own_weights
         here = CancelToken(stop)  # an error in one task ends the others, which may wait for storage
         requested = visits.ids.copy()
         batch = PendingBatch(
@@ -204,7 +204,7 @@ class BatchBuilder:
     def _mapped(self, finished: Batch, batch: PendingBatch) -> tuple[Batch, list[int]]:
         """The batch after all Maps; or ids of samples to replace, which `failed` has now."""
         ids = finished.ids.tolist()
-        keys = batch.draw_keys[batch.rows.own]
+        keys = batch.draw_keys[batch.rows.batch_slice]
         numbers = partial(uniform, self.plan.seed, batch.epoch, keys)
         known = [row for row, id in enumerate(ids) if id in batch.failed]
         finished, rows = self._maps(
@@ -241,7 +241,7 @@ class BatchBuilder:
         self._optionals.columns(ids)
 
     def _finished(self, batch: PendingBatch) -> Batch:
-        own = batch.rows.own
+        own = batch.rows.batch_slice
         ids = batch.ids[own]
         weights = batch.weights[own]
         facts = batch.readable_ids
@@ -272,7 +272,7 @@ class BatchBuilder:
         labels = targets(self.program, self.source.label(ids), batch.weights)
         if labels.dtype.kind == "f" and batch.mix_plan is not None:
             return mix_labels(labels, batch.rows.members, batch.mix_plan)
-        return labels[batch.rows.own]
+        return labels[batch.rows.batch_slice]
 
     def _request(self, ids: np.ndarray, ahead: ReadAhead) -> dict[int, Ticket]:
         """Begin to read the rows of a batch that are not known to be bad."""
@@ -290,7 +290,7 @@ class BatchBuilder:
             batch.mix_plan = plan_of_batch(
                 mix.op,
                 lambda keys: uniform(seed, batch.epoch, keys, slot, draws),
-                batch.keys[batch.rows.own],
+                batch.keys[batch.rows.batch_slice],
                 batch,
                 self.program.augmented.size,
             )

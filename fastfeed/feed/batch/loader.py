@@ -18,7 +18,7 @@ from fastfeed.decode.pillow_warnings import Name
 from fastfeed.errors import SampleError
 from fastfeed.faults import Failure, ends_run, error_text
 from fastfeed.feed.batch.pending_batch import PendingBatch
-from fastfeed.feed.faults.outages import Outages, endpoint_of
+from fastfeed.feed.faults.outages import Outages, parse_endpoint
 from fastfeed.feed.faults.quarantine import Quarantine
 from fastfeed.ops.program.program import Program, Work
 from fastfeed.ops.program.window import ObjectBoxes
@@ -26,7 +26,7 @@ from fastfeed.ops.source_crop import parts
 from fastfeed.runtime.addresses import SampleLocations
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.sources.arrays import Arrays
-from fastfeed.sources.base import BlockReader, Optionals, Sharded, Source, addresses_of
+from fastfeed.sources.base import BlockReader, Optionals, Sharded, Source, sample_locations
 from fastfeed.spec import Spec
 from fastfeed.storage.reads import Pending
 
@@ -124,10 +124,10 @@ class ImageLoader:
         """Load the first of these ids, up to the limit of bytes."""
         progress = self.timeline.progress
         executor = self.executor
-        progress.enter(batch.number, "read", partial(self._where, int(ids[0])))
+        progress.enter(batch.number, "read", partial(self._endpoint_or_folder, int(ids[0])))
         task = _Task(ids, batch, read)
         bad = task.bad
-        addresses = None if self.image in batch.ahead else addresses_of(self.source, ids)
+        addresses = None if self.image in batch.ahead else sample_locations(self.source, ids)
         if addresses is None:
             samples = executor.borrow(self._read(task), batch.stop, partial(self._name, ids))
         else:
@@ -141,10 +141,10 @@ class ImageLoader:
             sizes[list(bad)] = 1
         return LoadedSamples(ids, samples, sizes, *self._regions(ids, sizes, bad), bad)
 
-    def _where(self, id: int) -> str:
+    def _endpoint_or_folder(self, id: int) -> str:
         """The endpoint, or the folder, that a sample is read from."""
         uri = str(self.source.uri(id))
-        return endpoint_of(uri) or os.path.dirname(uri)
+        return parse_endpoint(uri) or os.path.dirname(uri)
 
     def _name(self, ids: np.ndarray, row: int) -> Name:
         return partial(self.source.uri, int(ids[row]))
@@ -198,7 +198,7 @@ class ImageLoader:
                 break
             for row, entry in self._read_parallel(unread[k : k + step], task).items():
                 executor.put(samples, row, entry)
-                size += size_of(entry)
+                size += entry_bytes(entry)
         self.timeline.progress.count(samples.read_bytes + size)
         if some_known:
             bad.update(dict.fromkeys(np.flatnonzero(known_bad[: len(samples)]).tolist()))
@@ -242,7 +242,7 @@ class ImageLoader:
             bad.update(dict.fromkeys(row for row in rows if known_bad[row]))
             good = [row for row in rows if not known_bad[row]]
             entries = self._read_parallel(good, task)
-            size += sum(map(size_of, entries.values()))
+            size += sum(map(entry_bytes, entries.values()))
             blobs += map(entries.get, rows)
         self.timeline.progress.count(0 if isinstance(source, Arrays) else size)
         return blobs
@@ -258,7 +258,7 @@ class ImageLoader:
             for pending in held:
                 pending.cancel()
         task.bad.update(dict.fromkeys(np.flatnonzero(known_bad).tolist()))
-        self.timeline.progress.count(sum(map(size_of, entries.values())))
+        self.timeline.progress.count(sum(map(entry_bytes, entries.values())))
         return [entries.get(row) for row in range(len(task.ids))]
 
     def _read_parallel(self, rows: list[int], task: _Task) -> dict[int, Any]:
@@ -282,14 +282,14 @@ class ImageLoader:
     def _read_rows(self, rows: list[int], task: _Task, by_row: dict[int, Any]) -> None:
         batch, here = task.batch, task.ids[rows].tolist()
 
-        def again(ids: list[int]) -> list[Any]:
+        def reread(ids: list[int]) -> list[Any]:
             return self._checked(ids, self.read_now(ids, batch))
 
         with self.timeline.span("read", batch.number):
             try:
                 with self.outages.patience():
                     entries = self._checked(here, task.read(rows))
-                entries = self.outages.settle(here, entries, again, batch.stop)
+                entries = self.outages.settle(here, entries, reread, batch.stop)
             except BaseException as error:  # raised again, whatever it is
                 if ends_run(error):
                     batch.stop.set()  # other threads of this batch may wait for storage
@@ -333,7 +333,7 @@ def checked(source: Any, id: int, entry: Any) -> Any:
     return Failure(id, source.uri(id), "read", "corrupt", detail)
 
 
-def size_of(entry: Any) -> int:
+def entry_bytes(entry: Any) -> int:
     """Bytes of a good entry."""
     return getattr(entry, "nbytes", None) or len(entry)
 

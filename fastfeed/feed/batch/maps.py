@@ -158,14 +158,14 @@ def outputs(op: Map, values: Sequence[Any], n: int) -> dict[str, np.ndarray]:
 
 def _called(op: Map, values: Sequence[Any]) -> Any:
     try:
-        return op.function(*map(_given, values))
+        return op.function(*map(_argument, values))
     except MemoryError:  # says nothing about a sample
         raise
     except Exception as error:  # the feed's policy decides what it means
         raise MapFailed(op, error) from error
 
 
-def _given(value: Any) -> Any:
+def _argument(value: Any) -> Any:
     """A field as a function gets it: texts and objects as a list, numbers read-only."""
     if value.dtype == object:
         return value.tolist()

@@ -154,10 +154,10 @@ class ObjectRows:
     polygons: Polygons | None = None  # after the stages so far; None before any
 
     @classmethod
-    def of(cls, found: Instances) -> ObjectRows:
+    def of(cls, instances: Instances) -> ObjectRows:
         """The objects of a source; an image is its place."""
-        rows = np.repeat(np.arange(len(found.counts)), found.counts)
-        return cls(rows, found.boxes, found.labels, found.keypoints, found.shapes)
+        rows = np.repeat(np.arange(len(instances.counts)), instances.counts)
+        return cls(rows, instances.boxes, instances.labels, instances.keypoints, instances.shapes)
 
     def __getitem__(self, which: Any) -> ObjectRows:
         points = None if self.keypoints is None else self.keypoints[which]

@@ -42,7 +42,7 @@ class BatchRows:
         return np.arange(self.first, self.first + self.count, dtype=np.int64)
 
     @property
-    def own(self) -> slice:
+    def batch_slice(self) -> slice:
         """The batch's, among the rows made."""
         return slice(self.lead, self.lead + self.batch)
 
@@ -58,7 +58,7 @@ class BatchRows:
     @property
     def members(self) -> np.ndarray:
         """Rows made, per row of the batch: its own, then its group's; int64 (batch, group)."""
-        return member_rows(self.positions[self.own], self.group, self.first)
+        return member_rows(self.positions[self.batch_slice], self.group, self.first)
 
 
 @dataclass(slots=True)

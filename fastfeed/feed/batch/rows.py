@@ -22,7 +22,7 @@ from fastfeed.ops.function import ANNOTATIONS
 from fastfeed.ops.program.program import Program
 from fastfeed.printable import printable
 from fastfeed.runtime.buffers import BufferPool
-from fastfeed.sources.annotations.shapes import shape_of
+from fastfeed.sources.annotations.shapes import parse_shape
 
 
 class Underway(Protocol):
@@ -236,8 +236,8 @@ class SampleFields:
             self.after.masks[0] = mask
 
 
-def _instance_masks(given: Any, shape: tuple[int, ...]) -> np.ndarray:
-    masks = np.asarray(given)
+def _instance_masks(value: Any, shape: tuple[int, ...]) -> np.ndarray:
+    masks = np.asarray(value)
     if masks.shape != shape or masks.dtype.name not in ("uint8", "bool") or (masks > 1).any():
         raise ValueError(
             f"instance_masks uint8{list(shape)} of 0 and 1, returned"
@@ -246,22 +246,22 @@ def _instance_masks(given: Any, shape: tuple[int, ...]) -> np.ndarray:
     return masks
 
 
-def _polygons(given: Any, n: int) -> Polygons:
+def _polygons(value: Any, n: int) -> Polygons:
     must = f"polygons, {n} lists of rings, returned"
-    if not isinstance(given, (list, tuple)) or len(given) != n:
-        raise ValueError(f"{must} {printable(repr(given))}")
+    if not isinstance(value, (list, tuple)) or len(value) != n:
+        raise ValueError(f"{must} {printable(repr(value))}")
     shapes = []
-    for k, rings in enumerate(given):
+    for k, rings in enumerate(value):
         try:
-            shapes.append(shape_of(list(rings)))
+            shapes.append(parse_shape(list(rings)))
         except (TypeError, ValueError) as error:
             raise ValueError(f"{must} others: polygon {k} {error}") from None
     return Polygons.of(shapes)
 
 
-def _points(given: Any, n: int, out: np.ndarray) -> np.ndarray:
+def _points(value: Any, n: int, out: np.ndarray) -> np.ndarray:
     """Keypoints of n objects; `out` has room for more of them."""
-    points = np.asarray(given, np.float32)
+    points = np.asarray(value, np.float32)
     shape = (n, *out.shape[2:])
     points = points.reshape(shape) if points.size == n == 0 else points
     if points.shape != shape or not np.isfinite(points).all():

@@ -18,7 +18,7 @@ from fastfeed.feed.config import FeedConfig
 from fastfeed.feed.faults.outages import Outages
 from fastfeed.feed.faults.quarantine import Quarantine
 from fastfeed.runtime.timeline import Timeline
-from fastfeed.sources.base import Fetching, Optionals, has_same_geometry, images_of
+from fastfeed.sources.base import Fetching, Optionals, has_same_geometry, image_sources
 from fastfeed.sources.column_arrays import as_array
 
 ReadImages = Callable[[str, list[int]], list[Any]]  # image, rows -> bytes or Failure each
@@ -39,7 +39,7 @@ class SampleLoader:
         self._source = source
         self._executors = executors
         self._optionals = Optionals(source)
-        self.sources = images_of(source)
+        self.sources = image_sources(source)
         self.reads_columns = self._optionals.column_values([]) is not None
         self._same_geometry = has_same_geometry(source)
         share = max_bytes // len(self.sources)
@@ -175,10 +175,10 @@ class SampleLoader:
         return failure
 
 
-def in_proportion(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+def in_proportion(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Pairs of sizes (height, width), int64 (n, 2), of one shape to within a pixel: bool (n,)."""
-    off = np.abs(one[:, 0] * other[:, 1] - one[:, 1] * other[:, 0])
-    return off <= np.maximum(one, other).max(axis=1)
+    off = np.abs(first[:, 0] * second[:, 1] - first[:, 1] * second[:, 0])
+    return off <= np.maximum(first, second).max(axis=1)
 
 
 def note_image(error: Exception, image: str) -> None:

@@ -87,7 +87,7 @@ class Outages:
 
     def error(self, failure: Failure) -> StorageError:
         """The error for a sample that storage does not return."""
-        endpoint = endpoint_of(failure.uri)
+        endpoint = parse_endpoint(failure.uri)
         down = self._down.get(endpoint)
         passed = f" for {time.monotonic() - down.since:.0f} s" if down is not None else ""
         return StorageError(
@@ -97,7 +97,7 @@ class Outages:
         )
 
     def _insist(self, id: int, failure: Failure, read: ReadIds, stop: Stop) -> Any:
-        endpoint = endpoint_of(failure.uri)
+        endpoint = parse_endpoint(failure.uri)
         faults = 0
         with self._waits(endpoint):
             for pause in chain(_PAUSES, repeat(_PAUSES[-1])):
@@ -275,7 +275,7 @@ class FeedEndpoints:
 
     def of(self, id: int) -> str:
         """The endpoint of a sample."""
-        return endpoint_of(self._uri(id))
+        return parse_endpoint(self._uri(id))
 
     def note(self, id: int) -> None:
         """Note a sample that was read just now."""
@@ -338,7 +338,7 @@ class FeedEndpoints:
             return self._sampled
 
 
-def endpoint_of(uri: Any) -> str:
+def parse_endpoint(uri: Any) -> str:
     """Scheme and host of an address; empty for local paths and names of other kinds."""
     scheme, separator, rest = str(uri).partition("://")
     return f"{scheme}://{rest.partition('/')[0]}" if separator else ""

@@ -56,8 +56,8 @@ class Quarantine:
         self._handled = self._bad = self._run = 0
         self._enough = min(_ENOUGH, length)
         self._length = length
-        self._told = 0
-        self._tells = tells
+        self._reported = 0
+        self._reports = tells
         self._lock = threading.Lock()
         self._file = _QuarantineFile(self.path, rank) if self.path is not None else None
         if self._file is not None:
@@ -138,8 +138,8 @@ class Quarantine:
 
         Without the lock: what handles the log may ask for `failures`.
         """
-        if failure is not None and self._tells and self.policy.action != "raise":
-            self._told = max(self._told, 1)
+        if failure is not None and self._reports and self.policy.action != "raise":
+            self._reported = max(self._reported, 1)
             how = "masked" if self.policy.action == "mask" else "replaced"
             log.warning(
                 "sample %d is bad and was %s: %s; others are counted at the end of each epoch and"
@@ -147,25 +147,25 @@ class Quarantine:
                 failure.id,
                 how,
                 failure,
-                self._where(),
+                self._file_text(),
             )
 
     def tell(self) -> None:
         """Log the number of bad samples so far, if it has grown."""
         with self._lock:
             count = len(self._failures)
-            grown = count > max(self._told, 1) and self._tells
-            self._told = count if grown else self._told
+            grown = count > max(self._reported, 1) and self._reports
+            self._reported = count if grown else self._reported
         if grown:
             log.warning(
                 "%s of %s samples have been bad so far (%s); all are in %s",
                 f"{count:,}",
                 f"{self._length:,}",
                 format_reasons(self.reasons()),
-                self._where(),
+                self._file_text(),
             )
 
-    def _where(self) -> str:
+    def _file_text(self) -> str:
         return str(self.path) if self.path else "feed.stats().bad"
 
     def _check_limits(self, failures: list[Failure]) -> None:

@@ -30,7 +30,7 @@ from fastfeed.feed.producer import PlaceFunction
 from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.timeline import Span, Timeline
 from fastfeed.system.shared_memory import mapped
-from fastfeed.system.signals import died_of, is_kill, no_interrupt
+from fastfeed.system.signals import describe_exit, is_kill, no_interrupt
 
 # how often to check that the helper lives: a process it started may keep the socket open
 _POLL_MS = 500
@@ -325,7 +325,7 @@ def _listen(client: HelperClient) -> None:
 
 
 def _died(process: subprocess.Popen[bytes] | None, status: int) -> FastfeedError:
-    how = died_of(status) if status < 0 else f"with {died_of(status)}"
+    how = describe_exit(status) if status < 0 else f"with {describe_exit(status)}"
     how += ", which the system also sends where memory runs out" if is_kill(status) else ""
     return FastfeedError(
         f"the helper process {process.pid if process else ''} of this feed died, {how}; "

@@ -12,7 +12,7 @@ from fastfeed.faults import Failure
 from fastfeed.ops.function import ANNOTATIONS
 from fastfeed.sources.annotations.boxes import BoxLists
 from fastfeed.sources.annotations.keypoints import checked_pairs
-from fastfeed.sources.annotations.masks import Masks, masks_of
+from fastfeed.sources.annotations.masks import Masks, make_masks
 from fastfeed.sources.base import Instances
 from fastfeed.sources.column_arrays import as_array
 from fastfeed.spec import PLAIN_OBJECTS, ObjectSpec
@@ -56,7 +56,7 @@ class ItemFields:
             if "boxes" in fields or alone:
                 self._boxes = self._objects(fields)
             if "masks" in fields:
-                self._masks = masks_of(fields["masks"], uri, open_storage(None, None))
+                self._masks = make_masks(fields["masks"], uri, open_storage(None, None))
         except ConfigError as error:  # in words for the source Objects
             text = str(error).removeprefix("Objects: ")
             raise ConfigError(f"fields: {text}", field="fields") from None

@@ -30,13 +30,13 @@ def save_transform(
     path: str | os.PathLike[str], config: TransformConfig, call: Callable[..., Batch]
 ) -> None:
     """Write a transform; call: the transform, on the CPU, for the check."""
-    content = content_of(config)
+    content = file_content(config)
     reason = _unchecked(config)
     content |= {"unchecked": reason} if reason else {"check": _check(call, config.input_spec)}
     save_document(path, content, _WHAT)
 
 
-def content_of(config: TransformConfig) -> dict[str, Any]:
+def file_content(config: TransformConfig) -> dict[str, Any]:
     """The content of a file but for the check."""
     content = document(config.ops) | {"seed": config.seed, "classes": config.classes}
     if config.input_spec != ENCODED:

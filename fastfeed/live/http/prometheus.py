@@ -17,7 +17,7 @@ _Value = Callable[[FeedRow], float | None]
 
 
 def _counter(name: str, scale: float = 1.0) -> _Value:
-    return lambda row: row.found.page.counters[name] * scale
+    return lambda row: row.page_file.page.counters[name] * scale
 
 
 def _short(name: str) -> _Value:
@@ -33,7 +33,7 @@ def _cpu(name: str) -> _Value:
 
 
 def _ready(row: FeedRow) -> float | None:
-    ahead = row.found.page.identity.get("prefetch") is not None
+    ahead = row.page_file.page.identity.get("prefetch") is not None
     return row.short.ready if row.short is not None and ahead else None
 
 
@@ -102,7 +102,7 @@ class _Collector:
         yield metric
         metric = _family("stage_seconds_total", "Thread time by stage (exact)", "stage")
         for row, labels in self.rows:
-            for stage, (_, ns) in row.found.page.stages.items():
+            for stage, (_, ns) in row.page_file.page.stages.items():
                 metric.add_metric([*labels, _escaped(stage)], ns / 1e9)
         yield metric
 
@@ -113,7 +113,7 @@ def _family(name: str, text: str, *more: str) -> Any:
 
 
 def _label_values(row: FeedRow) -> list[str]:
-    return [_escaped(str(row.found.page.identity.get(name, ""))) for name in _LABELS]
+    return [_escaped(str(row.page_file.page.identity.get(name, ""))) for name in _LABELS]
 
 
 def _escaped(text: str) -> str:

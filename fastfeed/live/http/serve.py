@@ -100,7 +100,7 @@ def _handler(server: Server, loopback: bool) -> type[BaseHTTPRequestHandler]:
         timeout = 10  # seconds for a request that does not come
 
         def do_GET(self) -> None:
-            if loopback and not _is_here(
+            if loopback and not _is_loopback(
                 self.headers.get("Host", "")
             ):  # of a page whose name was made to point here
                 self._answer(
@@ -177,7 +177,7 @@ def _path(url: str) -> str:
         return ""
 
 
-def _is_here(host_and_port: str) -> bool:
+def _is_loopback(host_and_port: str) -> bool:
     try:
         host = urlsplit(f"//{host_and_port}").hostname or ""
         return host == "localhost" or ipaddress.ip_address(host).is_loopback

@@ -62,7 +62,7 @@ class StackSummary:
         first = self.functions[0]
         waiting = self.kinds.get(Activity.WAITING, 0.0)
         if self.is_hung:
-            where = f"{_where(first)} ({title(first.kind)})"
+            where = f"{_describe_function(first)} ({title(first.kind)})"
             return (
                 f"All {self.samples} samples are the same, without CPU time: {where}. It hangs, or"
                 " waits for long."
@@ -76,7 +76,7 @@ class StackSummary:
             ]
             return (
                 f"{self.input_share:.0%} of samples {' or '.join(kinds)}; {first.share:.0%} are"
-                f" {_where(first)}."
+                f" {_describe_function(first)}."
             )
         if waiting >= STARVED:
             first = next(
@@ -84,10 +84,10 @@ class StackSummary:
             )
             return (
                 f"{waiting:.0%} of samples wait, for input or something else; {first.share:.0%} are"
-                f" {_where(first)}."
+                f" {_describe_function(first)}."
             )
         known = f"{self.input_share:.0%} of samples are known to be input"
-        return f"{known}; {first.share:.0%} are {_where(first)} ({title(first.kind)})."
+        return f"{known}; {first.share:.0%} are {_describe_function(first)} ({title(first.kind)})."
 
     @property
     def advice(self) -> str:
@@ -186,7 +186,7 @@ def title(kind: Activity) -> str:
     return _TITLES.get(kind) or kind.cause.title
 
 
-def _where(function: FunctionShare) -> str:
+def _describe_function(function: FunctionShare) -> str:
     return (
         f"in {function.function} below {function.below}"
         if function.function
@@ -313,29 +313,33 @@ def _kind(
     frames: Sequence[Frame],
     says: np.ndarray,
     activities: Sequence[Activity],
-    own: int,
+    innermost_own: int,
     blocked: int | None,
     loop: int | None,
     is_idle: bool,
 ) -> Activity:
     names = [frame.recorded for frame in frames]
     anywhere = {sign: bool(says[:, sign].any()) for sign in Sign}
-    inside = {sign: bool(says[own:, sign].any()) for sign in Sign}
+    inside = {sign: bool(says[innermost_own:, sign].any()) for sign in Sign}
     text = frames[-1].text
-    prepares = bool(says[own, Sign.PREPARES])
+    prepares = bool(says[innermost_own, Sign.PREPARES])
     if any("<frozen importlib" in name for name in names):
         return Activity.LOAD
     if Activity.COMPILE in activities:
         return Activity.COMPILE
     if loop is not None:
-        is_wait = blocked is not None or is_idle or _waits_natively(frames, says, activities, own)
+        is_wait = (
+            blocked is not None
+            or is_idle
+            or _waits_natively(frames, says, activities, innermost_own)
+        )
         return Activity.INPUT if is_wait else Activity.INPUT_IN_THREAD
     if blocked is not None:
         is_queue = _QUEUE.search(names[blocked]) or (
             blocked == len(frames) - 1 and _QUEUE_CALL.search(text)
         )
         return Activity.INPUT if is_queue or prepares else Activity.WAITING
-    inner = activities[own:]
+    inner = activities[innermost_own:]
     computes = any(_COMPUTE.search(name) for name in names)
     kinds = (
         (anywhere[Sign.DECODES], Activity.INPUT_IN_THREAD),
@@ -357,18 +361,18 @@ def _kind(
 
 
 def _waits_natively(
-    frames: Sequence[Frame], says: np.ndarray, activities: Sequence[Activity], own: int
+    frames: Sequence[Frame], says: np.ndarray, activities: Sequence[Activity], innermost_own: int
 ) -> bool:
     """True if the thread is in a library's iterator, such as that of tf.data or DALI.
 
     What runs there is not Python.
     """
-    if says[own:, Sign.DECODES].any():
+    if says[innermost_own:, Sign.DECODES].any():
         return False
     names = [frame.recorded for frame in frames]
     iterators = (
         at
-        for at in range(own + 1, len(frames))
+        for at in range(innermost_own + 1, len(frames))
         if activities[at] is Activity.INPUT or _NEXT.search(names[at])
     )
     return max(iterators, default=-1) >= len(frames) - 2

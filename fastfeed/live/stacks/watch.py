@@ -21,7 +21,7 @@ from fastfeed.errors import ConfigError, MissingExtra
 from fastfeed.live.nvml import Gpus, GpuUse
 from fastfeed.live.stacks.frames import main_stacks, source_lines
 from fastfeed.live.stacks.summary import STARVED, FunctionShare, StackSummary, summarize, title
-from fastfeed.live.watch import gpu_of, variables, visible_gpus
+from fastfeed.live.watch import find_gpu, variables, visible_gpus
 from fastfeed.printable import printable
 from fastfeed.system.clocks import steady_ns
 from fastfeed.system.processes import process_exists, process_state
@@ -131,7 +131,7 @@ class _GpuMean:
         uses = self._gpus.sample()
         if not self._local_rank.isdigit() and len(self._visible or uses) > 1:  # any of them
             uses = [use for use in uses if self._pid in use.pids]
-        use = gpu_of(
+        use = find_gpu(
             int(self._local_rank) if self._local_rank.isdigit() else 0,
             [self._pid],
             self._visible,

@@ -13,7 +13,7 @@ from fastfeed.ops.decode import Decode
 from fastfeed.ops.function import Function, as_op, check_op
 from fastfeed.ops.geometry import RandomFlip, Resize
 from fastfeed.ops.labels import targets
-from fastfeed.ops.program.program import Link, Program, Work, border_of, window_filters
+from fastfeed.ops.program.program import Link, Program, Work, find_border, window_filters
 from fastfeed.ops.program.window import Step, Windows
 from fastfeed.ops.views import ViewGroup
 from fastfeed.spec import CLASS_NUMBER, LabelSpec, Spec, before_conversion
@@ -115,7 +115,7 @@ def _program(steps: list[Step], input_spec: Spec) -> Program:
         runs and not pixels.fixed
     ):  # this can only be a second border: ops that change pixels have rejected the spec already
         first, second = (
-            next(s.op for s in run if border_of([s]) is not None) for run in (window, runs[0])
+            next(s.op for s in run if find_border([s]) is not None) for run in (window, runs[0])
         )
         raise SpecError(
             f"{second!r} cannot follow {first!r} where images are of many sizes, got {pixels}: each"
@@ -135,7 +135,7 @@ def _program(steps: list[Step], input_spec: Spec) -> Program:
         decode=next((s.op for s in steps if isinstance(s.op, Decode)), None),
         window=tuple(window),
         filters=window_filters(window),
-        border=border_of(window),
+        border=find_border(window),
         pixels=pixels,
         chain=tuple(chain),
         augmented=chain[-1].spec if chain else pixels,
@@ -213,7 +213,7 @@ def _runs(steps: list[Step]) -> list[list[Step]]:
     runs: list[list[Step]] = []
     bordered = False  # the last run
     for step in steps:
-        border = border_of([step]) is not None
+        border = find_border([step]) is not None
         last = runs[-1] if runs else []
         if last and step.op.kind == "geometry" == last[-1].op.kind and not (border and bordered):
             last.append(step)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.ops.base import FILTERS, Border, Size, SizeChoice, filters_of, full_boxes
+from fastfeed.ops.base import FILTERS, Border, Size, SizeChoice, full_boxes, op_filters
 from fastfeed.ops.convert import Convert
 from fastfeed.ops.decode import Decode
 from fastfeed.ops.function import Function
@@ -40,7 +40,7 @@ class Link:
         spec = before_conversion(steps[-1].spec, input_spec.dtype)
         height, width = spec.size
         size = (height or 0, width or 0)
-        border = border_of(steps)
+        border = find_border(steps)
         cuts = tuple(Window(size, filter, border) for filter in window_filters(steps))
         return cls(tuple(steps), input_spec, spec, (Layer(cuts),))
 
@@ -63,7 +63,7 @@ class Link:
 
 def window_filters(steps: Sequence[Step]) -> tuple[str, ...]:
     """The filters last named, since their op decides the output size; a window draws one."""
-    named = [filters_of(s.op) for s in steps if hasattr(s.op, "filter")]
+    named = [op_filters(s.op) for s in steps if hasattr(s.op, "filter")]
     return named[-1] if named else ("bilinear",)
 
 
@@ -76,7 +76,7 @@ def _drawn_filters(steps: Sequence[Step], draws: Sequence[np.ndarray]) -> np.nda
     return (draws[last][:, -1] * count).astype(np.int64)
 
 
-def border_of(steps: Sequence[Step]) -> Border | None:
+def find_border(steps: Sequence[Step]) -> Border | None:
     """The only border in a run of geometry."""
     return next((s.op.border for s in steps if getattr(s.op, "border", None) is not None), None)
 

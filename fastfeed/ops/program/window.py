@@ -71,7 +71,7 @@ class ObjectBoxes:
     rows: np.ndarray  # int64 (m,): the image of each
     boxes: np.ndarray  # float64 (m, 4): left, top, right, bottom, pixels
 
-    def seen(self, windows: Windows | None, sizes: np.ndarray) -> ObjectBoxes:
+    def visible(self, windows: Windows | None, sizes: np.ndarray) -> ObjectBoxes:
         """Boxes in the pixels that windows show so far, without those that are cut off."""
         boxes = self.boxes
         if windows is not None:
@@ -104,10 +104,10 @@ def fold(
     for step, u in zip(steps, draws, strict=True):
         if getattr(step.op, "border", None) is not None:
             # pixels removed by an earlier crop do not return
-            limits = (_whole(sizes) if windows is None else windows).boxes.copy()
+            limits = (_full_windows(sizes) if windows is None else windows).boxes.copy()
         now = sizes if windows is None else windows.sizes
         if objects is not None and getattr(step.op, "needs_boxes", False):
-            seen = objects.seen(windows, now)
+            seen = objects.visible(windows, now)
             by = step.op.params(u, now, seen.rows, seen.boxes)
         else:
             by = step.op.params(u, now)
@@ -116,11 +116,11 @@ def fold(
         else:
             move(windows.boxes, windows.flips, windows.sizes, by["box"], by["flip"], by["size"])
     if windows is None:
-        return _whole(sizes)
+        return _full_windows(sizes)
     return windows if limits is None else replace(windows, limits=limits)
 
 
-def _whole(sizes: np.ndarray) -> Windows:
+def _full_windows(sizes: np.ndarray) -> Windows:
     """The whole images."""
     flips = np.zeros((len(sizes), 2), bool)
     return Windows(full_boxes(sizes), flips, sizes.astype(np.int64, order="C"))

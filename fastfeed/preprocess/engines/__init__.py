@@ -10,7 +10,7 @@ from typing import Any
 
 from fastfeed.preprocess.model.task import Engine, Outcome, Task
 
-__all__ = ["Engine", "Outcome", "run_pieces", "summaries_of"]
+__all__ = ["Engine", "Outcome", "collect_summaries", "run_pieces"]
 
 
 @contextmanager
@@ -24,7 +24,7 @@ def run_pieces(engine: Engine, task: Task, pieces: Sequence[int]) -> Iterator[It
         getattr(outcomes, "close", lambda: None)()
 
 
-def summaries_of(
+def collect_summaries(
     engine: Engine,
     task: Task,
     pieces: Sequence[int],

@@ -21,7 +21,7 @@ from fastfeed.sources.folder import ImageFolder
 from fastfeed.sources.label_values import LabelKind
 from fastfeed.sources.listing.file_table import unpacked
 from fastfeed.sources.listing.listing import list_images
-from fastfeed.sources.listing.listing_file import ARRAYS, facts_of
+from fastfeed.sources.listing.listing_file import ARRAYS, read_header
 from fastfeed.sources.listing.local_tree import IMAGE_EXTENSIONS
 from fastfeed.sources.table import Table
 from fastfeed.sources.tables.string_column import StringColumn
@@ -139,7 +139,7 @@ def _listing(
 
 
 def _listed_root(path: str) -> Any:
-    return facts_of(path, "ImageFolder").get("root")
+    return read_header(path, "ImageFolder").get("root")
 
 
 def _mtime_ns(path: str) -> int | None:

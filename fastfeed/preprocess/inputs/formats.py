@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
-from fastfeed.sources.access import Allow, allow_of
+from fastfeed.sources.access import Allow, parse_allow
 from fastfeed.sources.base import Source
 from fastfeed.sources.label_values import LabelKind
 from fastfeed.sources.mds.shard import column_encodings
@@ -89,7 +89,9 @@ def resolve_columns(
     if None not in (requested.label, requested.image, requested.caption):
         return requested
     folders, hosts, schemes = ((allow or {}).get(name, ()) for name in _ALLOW)
-    available = peek_columns(kind, paths, storage, allow_of(folders, hosts, schemes, "preprocess"))
+    available = peek_columns(
+        kind, paths, storage, parse_allow(folders, hosts, schemes, "preprocess")
+    )
     image = requested.image or _first(_IMAGES.get(kind, ()), available)
     if not image and kind in _IMAGES:
         place = paths if isinstance(paths, str) else f"{len(list(paths))} files"  # type: ignore[arg-type]
@@ -131,7 +133,7 @@ def open_shards(
     given = {"progress": progress, "image": resolved.image, **(allow or {}), **(more or {})}
     options = {name: value for name, value in given.items() if name in accepted}
     carried = normalize_names(kind, [name for name in (resolved.caption, *columns) if name])
-    options["columns"] = list(dict.fromkeys(_column_of(kind, name, binary) for name in carried))
+    options["columns"] = list(dict.fromkeys(_field_column(kind, name, binary) for name in carried))
     options["label_kind"] = label_kind or ("name" if kind in ("table", "hugging_face") else None)
 
     def opened(label: str | None) -> Source:
@@ -167,7 +169,7 @@ def normalize_names(kind: str, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(extension.lower().lstrip(".") + colon + path for extension, colon, path in parts)
 
 
-def _column_of(kind: str, name: str, binary: Collection[str]) -> str:
+def _field_column(kind: str, name: str, binary: Collection[str]) -> str:
     """The column that contains this field."""
     if kind in ("tar", "tfrecord") and name in binary:
         return f"{name}:bytes"

@@ -12,13 +12,13 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import STORAGE, Failure
-from fastfeed.preprocess.inputs.plan_ids import columns_of
-from fastfeed.preprocess.inputs.readahead import failure_of
+from fastfeed.preprocess.inputs.plan_ids import sample_columns
+from fastfeed.preprocess.inputs.readahead import read_failure
 from fastfeed.preprocess.model.columns import TAKEN, canonical, too_large
 from fastfeed.preprocess.model.recipe import Recipe, digest
 from fastfeed.printable import printable, warn
 from fastfeed.sources.base import Source
-from fastfeed.sources.notes import notes_of
+from fastfeed.sources.notes import source_notes
 from fastfeed.sources.tables.column_types import ColumnType
 
 _IMAGE_NAME = re.compile("[a-z][a-z0-9_]{0,39}")
@@ -96,11 +96,11 @@ class Input:
             return [{} for _ in ids]
         ids = [int(i) for i in ids]
         try:
-            columns = columns_of(self.source, ids)
+            columns = sample_columns(self.source, ids)
             return [self._note(i, values, earlier) for i, values in zip(ids, columns, strict=True)]
         except Exception as error:
             if len(ids) == 1:
-                return [failure_of(self.source, ids[0], error)]
+                return [read_failure(self.source, ids[0], error)]
         return [self.notes([i], earlier)[0] for i in ids]
 
     def missing(self, looked_at: int = 100) -> list[str]:
@@ -128,7 +128,7 @@ class Input:
             "links that lead out of a folder are followed where allow_path (--allow-path) names the"
             " folder behind them"
         )
-        return (*notes_of(self.source), *([links] if "(link outside)" in self.skipped else []))
+        return (*source_notes(self.source), *([links] if "(link outside)" in self.skipped else []))
 
     @property
     def fingerprint(self) -> str:

@@ -41,7 +41,7 @@ def check_labels(source: Source) -> None:
         )
 
 
-def labels_of(source: Source, ids: Sequence[int] | np.ndarray) -> list[Label]:
+def read_labels(source: Source, ids: Sequence[int] | np.ndarray) -> list[Label]:
     """The label of each sample."""
     ids = np.asarray(ids, np.int64)
     if is_multi(source):
@@ -69,7 +69,7 @@ def label_codes(source: Source, ids: np.ndarray) -> tuple[np.ndarray, tuple[tupl
     """
     if not is_multi(source):
         return source.label(ids), ()
-    return coded(labels_of(source, ids))
+    return coded(read_labels(source, ids))
 
 
 def coded(labels: Sequence[Label]) -> tuple[np.ndarray, tuple[tuple[int, ...], ...]]:
@@ -123,7 +123,7 @@ class PlanIds(Derived):
     def extra_columns(self, ids: Sequence[int]) -> list[dict[str, Any] | Failure]:
         """Metadata columns by name, as JSON values; None for a sample without a value, {} if gone."""
         places = self._source_ids(ids)
-        values = iter(columns_of(self.source, places[places >= 0].tolist()))
+        values = iter(sample_columns(self.source, places[places >= 0].tolist()))
         return [{} if place < 0 else next(values) for place in places.tolist()]
 
     @property
@@ -140,7 +140,7 @@ class PlanIds(Derived):
         return np.where(places < 0, 0, np.array(sizes, np.int64))
 
 
-def columns_of(source: Source, ids: Sequence[int]) -> list[dict[str, Any] | Failure]:
+def sample_columns(source: Source, ids: Sequence[int]) -> list[dict[str, Any] | Failure]:
     """Metadata columns by name, JSON values, or a Failure, of each sample."""
     if isinstance(source, HasExtraColumns):
         return source.extra_columns(ids)

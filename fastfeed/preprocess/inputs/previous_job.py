@@ -14,7 +14,7 @@ from fastfeed.preprocess.inputs.formats import ColumnNames, default_labels, open
 from fastfeed.preprocess.model.layout import SUFFIXES, record_name
 from fastfeed.preprocess.model.plan import JobPlan
 from fastfeed.preprocess.model.recipe import SPLIT_NAME
-from fastfeed.preprocess.targets.ranges import location_of
+from fastfeed.preprocess.targets.ranges import target_location
 from fastfeed.preprocess.targets.target import Target
 from fastfeed.printable import warn
 from fastfeed.sources.base import Source
@@ -41,7 +41,7 @@ class PreviousJob:
     origin: str  # source of that job
     source: Source
     caption: str  # caption column; "": none
-    kind: str  # as `kind_of` says
+    kind: str  # as `detect_kind` says
     types: dict[str, ColumnType]  # of the metadata columns that it wrote
 
 
@@ -131,7 +131,7 @@ def open_shard(
 ) -> Source:
     """Open a shard of a job as a source with these columns; `index` is a file. SourceError."""
     format = plan.recipe.packing.format
-    root, storage = location_of(target)
+    root, storage = target_location(target)
     image, extension = image_names(plan)
     kind = KINDS.get(format, format)
     path = f"{root}/{shard}{SUFFIXES[format]}"

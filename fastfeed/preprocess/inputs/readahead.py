@@ -17,7 +17,7 @@ import numpy as np
 from fastfeed.errors import FastfeedError
 from fastfeed.faults import Failure
 from fastfeed.preprocess.model.record import combined_sum
-from fastfeed.preprocess.model.task import FREE_BYTES, fault_of
+from fastfeed.preprocess.model.task import FREE_BYTES, to_decode_failure
 from fastfeed.sources.base import Fetching, Sharded, Source
 from fastfeed.storage.reads import Completed, Pending, is_local
 
@@ -100,11 +100,11 @@ def known_sizes(source: Source, ids: Sequence[int]) -> list[int]:
     return sizes
 
 
-def failure_of(source: Source, i: int, error: Exception) -> Failure:
+def read_failure(source: Source, i: int, error: Exception) -> Failure:
     """The failure of a sample whose reading raised `error`; FastfeedErrors are raised again."""
     if isinstance(error, FastfeedError):
         raise error
-    fault = fault_of(error)
+    fault = to_decode_failure(error)
     try:
         uri = source.uri(i)
     except Exception:  # code of the user's, which may be what failed
@@ -118,7 +118,7 @@ def read_each(source: Source, ids: Sequence[int]) -> list[Any]:
         return source.read(ids)
     except Exception as error:
         if len(ids) == 1:
-            return [failure_of(source, ids[0], error)]
+            return [read_failure(source, ids[0], error)]
     return [read_each(source, [i])[0] for i in ids]
 
 
@@ -174,7 +174,7 @@ class _Local:
             if known_sizes(self._source, [i])[0] > FREE_BYTES // 2:
                 return DEFERRED
         except Exception as error:
-            return failure_of(self._source, i, error)
+            return read_failure(self._source, i, error)
         return read_each(self._source, [i])[0]
 
     def walk(self, on_wait: Callable[[], None]) -> Iterator[tuple[int, Any, float]]:
@@ -222,7 +222,7 @@ class _Remote:
             try:
                 blob = DEFERRED if pending is None else _result(pending, on_wait)
             except Exception as error:
-                blob = failure_of(self._source, i, error)
+                blob = read_failure(self._source, i, error)
             if isinstance(blob, (bytes, bytearray)):
                 self._sizes_seen += 1
                 self._total_bytes += len(blob)
@@ -260,7 +260,7 @@ class _Remote:
             return self._source.fetch(ids)
         except Exception as error:
             if len(ids) == 1:
-                return [Completed(failure_of(self._source, ids[0], error))]
+                return [Completed(read_failure(self._source, ids[0], error))]
         return [self._begin([i])[0] for i in ids]
 
     def close(self) -> None:

@@ -30,7 +30,7 @@ from fastfeed.preprocess.inputs.previous_job import METADATA, open_previous_job
 from fastfeed.preprocess.model.columns import declared_types
 from fastfeed.preprocess.model.plan import PLAN
 from fastfeed.sources.base import Optionals, Source, check_source
-from fastfeed.sources.detect import kind_of
+from fastfeed.sources.detect import detect_kind
 from fastfeed.sources.label_values import LabelKind
 from fastfeed.sources.shards.extra_columns import column_names
 from fastfeed.sources.tables.column_types import ColumnType
@@ -85,7 +85,7 @@ class SourceSpec:
 
     def as_planned(self, target: Target) -> SourceSpec:
         """This source with integer labels as in the job in `target`: earlier ones keep indices."""
-        folder = self.labels_file is None and kind_of(self.place) == "folder"
+        folder = self.labels_file is None and detect_kind(self.place) == "folder"
         plan = None if self.label_kind or folder else target.read(PLAN)
         try:
             header = {} if plan is None else json.loads(plan)
@@ -127,7 +127,7 @@ class SourceSpec:
         previous = open_previous_job(
             self.place, client, requested, names, self.label_kind, True, binary
         )
-        kind = kind_of(self.place) if previous is None else previous.kind
+        kind = detect_kind(self.place) if previous is None else previous.kind
         if self.labels_file is not None and (previous is not None or kind != "folder"):
             problem = f"is a {kind}; pass the names of its columns"
             if previous is not None:
@@ -185,7 +185,7 @@ class SourceSpec:
                 list(image),
                 "as in --image left=LEFT --image right=RIGHT",
             )
-        kind = kind_of(self.place)
+        kind = detect_kind(self.place)
         if self.labels_file is not None or kind == "tar":
             raise ConfigError(
                 "several images are columns of one table, or features of its shards, got"

@@ -243,7 +243,7 @@ class JobRun:
             # an earlier run was interrupted: new images come after its shards
             return self.build(BadFilter(), append=True)
         notes = (*notes, *(input.remarks if input else ()))
-        return report_of(after, state.shards_now, self.reporter.seconds, state.stages, notes)
+        return make_report(after, state.shards_now, self.reporter.seconds, state.stages, notes)
 
     def _start(self) -> tuple[JobPlan, Input, tuple[str, ...]]:
         """Plan a new job; also returns its input, and notes."""
@@ -269,7 +269,7 @@ class JobRun:
             restored_samples(self.target, plan, self.source)
         with self.source.now(self.target) as (now, listing):
             changes = added_since(self.target, plan, now)
-            kept = plan.places_in(now.text) if changes is None else changes.kept
+            kept = plan.places_in(now.text) if changes is None else changes.new_positions
             check_content(self.target, plan, now, job.records, kept, listing)
             if changes is None or not len(changes.added):
                 return plan, None, ()
@@ -291,14 +291,14 @@ class JobRun:
         """Those of a merged job's shards that the source can build. ConfigError if it is unknown."""
         plan = job.plan
         try:
-            own = plan.ids_of(self.source.text or self.source(self.target).text)
+            own = plan.image_ids(self.source.text or self.source(self.target).text)
         except ConfigError as error:
             if not job.todo:
                 raise
-            raise _not_here(job, str(error)) from error
+            raise _missing_shards_error(job, str(error)) from error
         is_own = np.isin(plan.order[[shard.first for shard in job.shards]], own)
         if job.todo and not is_own[job.todo].any():
-            raise _not_here(job, f"{self.source.text} is not the source of these")
+            raise _missing_shards_error(job, f"{self.source.text} is not the source of these")
         return [shard for shard in shards if is_own[shard.index]]
 
     def _engine(self, job: Job, pieces: Sequence[int], has_input: bool) -> Engine:
@@ -325,7 +325,7 @@ def _take_records(job: Job, part_shards: Sequence[Shard], retry: BadFilter) -> l
     return shards
 
 
-def _not_here(job: Job, why: str) -> ConfigError:
+def _missing_shards_error(job: Job, why: str) -> ConfigError:
     """The error for missing shards of a merged job that are of another source."""
     jobs = shlex.join(dict.fromkeys(part.target for part in job.plan.merged if part.target))
     place = job.target.text
@@ -353,7 +353,7 @@ def _remove_records(job: Job, shards: Sequence[Shard]) -> None:
         job.target.remove(record_name(shard.name))
 
 
-def report_of(
+def make_report(
     job: Job, shards_now: int, seconds: float, stages: Mapping[str, float], notes: tuple[str, ...]
 ) -> Report:
     """The report of a run that completed `shards_now` shards."""

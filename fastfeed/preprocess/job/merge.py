@@ -14,7 +14,7 @@ import numpy as np
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.preprocess.engines.named import engine_for
 from fastfeed.preprocess.inputs.source_spec import job_source
-from fastfeed.preprocess.job.job import JobRun, report_of
+from fastfeed.preprocess.job.job import JobRun, make_report
 from fastfeed.preprocess.model.bad_filter import BadFilter
 from fastfeed.preprocess.model.plan import JobPlan, Shard, saved
 from fastfeed.preprocess.model.record import ShardFile, ShardRecord, labeled
@@ -120,7 +120,7 @@ class _Merge:
         target = self.target
         samples = merged_samples(self.jobs)
         existing = existing_plan(target)
-        if existing is not None and not _is_of(existing, plan):
+        if existing is not None and not _is_same_merge(existing, plan):
             raise ConfigError(
                 f"{target.text} holds another job, of {existing.source}; choose an empty folder"
             )
@@ -146,7 +146,7 @@ class _Merge:
             after = open_job(target, current)
         finalize(after)
         notes = (_twice_in(twice),) if twice else ()
-        return report_of(after, len(before.todo), self.reporter.seconds, {}, notes)
+        return make_report(after, len(before.todo), self.reporter.seconds, {}, notes)
 
     def _twice(self, twice: Sequence[tuple[int, int, int]]) -> ConfigError:
         number, index, i = twice[0]
@@ -272,7 +272,7 @@ class _Merge:
         return True
 
 
-def _is_of(existing: JobPlan, plan: JobPlan) -> bool:
+def _is_same_merge(existing: JobPlan, plan: JobPlan) -> bool:
     """True if a plan is this one of merged jobs, maybe with later edits."""
     values = existing.edits.at(plan.edits.ids)
     is_kept = (values == plan.edits.values) | np.isin(plan.edits.ids, existing.edits.gone)

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.engines import Engine, summaries_of
+from fastfeed.preprocess.engines import Engine, collect_summaries
 from fastfeed.preprocess.engines.named import engine_for
 from fastfeed.preprocess.inputs.source_spec import InputLike, job_source
-from fastfeed.preprocess.job.job import JobRun, report_of
+from fastfeed.preprocess.job.job import JobRun, make_report
 from fastfeed.preprocess.model.bad_filter import BadFilter
 from fastfeed.preprocess.model.edits import REMOVED
 from fastfeed.preprocess.model.plan import JobPlan
@@ -188,7 +188,7 @@ class _Update:
                 fewer = replace(now, edits=dropped)
                 now = replace(fewer, shares=shares_after(job, now, fewer, rows))
             changes = added_since(target, now, input, retried)
-            kept = plan.places_in(input.text) if changes is None else changes.kept
+            kept = plan.places_in(input.text) if changes is None else changes.new_positions
             check_content(target, plan, input, job.records, kept, listing)
             changes = replace(changes or compare(rows, now, input, retried), gone=gone)
             if not self.add:
@@ -221,7 +221,7 @@ class _Update:
         """Write the plan unless it is there, and the shards that it changes."""
         sentence = _sentence(job, plan, new or {}, self.dry_run)
         if self.dry_run:
-            report = report_of(job, 0, job_run.reporter.seconds, {}, ())
+            report = make_report(job, 0, job_run.reporter.seconds, {}, ())
             return replace(report, selection=(sentence, *report.selection))
         target = job_run.target
         if plan.head != job.plan.head and not new:
@@ -237,13 +237,13 @@ def _today() -> Any:
 
 def _repaired(job_run: JobRun, plan: JobPlan, changes: Changes, retried: np.ndarray) -> np.ndarray:
     """Ids of bad images that are good now: int64."""
-    ids = retried[(changes.kept[retried] >= 0) & ~np.isin(retried, plan.edits.gone)]
+    ids = retried[(changes.new_positions[retried] >= 0) & ~np.isin(retried, plan.edits.gone)]
     parts = [ids[first : first + _PROBED].tolist() for first in range(0, len(ids), _PROBED)]
     if not parts:
         return NO_IDS
-    input = planned_input(plan, changes.now, changes.kept)
+    input = planned_input(plan, changes.now, changes.new_positions)
     task = ProbeTask(ShardTask(input, job_run.target, plan), parts)
-    found = summaries_of(job_run.engine, task, range(len(parts)))
+    found = collect_summaries(job_run.engine, task, range(len(parts)))
     return np.array(sorted(i for summary in found for i in summary["good"]), np.int64)
 
 

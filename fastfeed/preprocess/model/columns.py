@@ -159,10 +159,14 @@ def _nested(kind: Any, value: Any) -> Any:
 
 def _bool(_: Any, value: Any) -> bool:
     known = {"true": True, "false": False, "1": True, "0": False}
-    return known[str(value).lower()] if isinstance(value, str) else _whole(value, range(2)) == 1
+    return (
+        known[str(value).lower()]
+        if isinstance(value, str)
+        else _parse_integer(value, range(2)) == 1
+    )
 
 
-def _whole(value: Any, allowed: range) -> int:
+def _parse_integer(value: Any, allowed: range) -> int:
     number = int(value)
     if isinstance(value, str) or number != value or number not in allowed:
         raise ValueError
@@ -208,7 +212,7 @@ def _decimal(kind: Any, value: Any) -> str:
 _CONVERTERS: dict[str, Callable[[Any, Any], Any]] = {
     "null": _text,
     "bool": _bool,
-    "int": lambda _, value: _whole(int(value) if isinstance(value, str) else value, _INT64),
+    "int": lambda _, value: _parse_integer(int(value) if isinstance(value, str) else value, _INT64),
     "float": _float,
     "text": _text,
     "date": lambda _, value: date.fromisoformat(value).isoformat(),

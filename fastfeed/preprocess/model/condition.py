@@ -164,7 +164,7 @@ class Condition:
         return SampleFault(f"where: {ast.get_source_segment(self.text, node)} {problem}")
 
 
-def condition_of(text: str) -> Condition:
+def parse_condition(text: str) -> Condition:
     """Parse a condition. ConfigError that points at the place of what is wrong."""
     if not isinstance(text, str) or len(text) > _MAX_LENGTH:
         raise ConfigError.of("where", f"a text of at most {_MAX_LENGTH} characters", text)

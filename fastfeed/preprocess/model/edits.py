@@ -127,7 +127,7 @@ class Edits:
         }
 
 
-def value_of(classes: tuple[int, ...]) -> int:
+def hash_classes(classes: tuple[int, ...]) -> int:
     """The value of an edit that gives a sample these classes: a hash of 60 bits, or NO_LABEL."""
     return int(digest(list(classes))[:15], 16) if classes else NO_LABEL
 

@@ -131,7 +131,7 @@ class JobPlan:
         """The sources of all parts."""
         return list({_place(part.source): part.source for _, part in self.parts}.values())
 
-    def parts_of(self, source: str) -> list[tuple[int, MergedJob]]:
+    def source_parts(self, source: str) -> list[tuple[int, MergedJob]]:
         """Those of the `parts` that are of a source. ConfigError if a merged job has none."""
         parts = self.parts
         if not self.merged:
@@ -145,16 +145,16 @@ class JobPlan:
             )
         return own
 
-    def ids_of(self, source: str) -> np.ndarray:
-        """Ids of the images of a source: int64. ConfigError as of `parts_of`."""
-        parts = self.parts_of(source)
+    def image_ids(self, source: str) -> np.ndarray:
+        """Ids of the images of a source: int64. ConfigError as of `source_parts`."""
+        parts = self.source_parts(source)
         return np.concatenate([np.arange(start, start + part.length) for start, part in parts])
 
     def places_in(self, source: str) -> np.ndarray | None:
         """Places of the ids in a source: int64, -1 for those of other sources; None: the same."""
         if not self.merged or self.source_ids is None:
             return self.source_ids
-        own = self.ids_of(source)
+        own = self.image_ids(source)
         places = np.full(self.length, -1, np.int64)
         places[own] = self.source_ids[own]
         return places

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.model.condition import condition_of
+from fastfeed.preprocess.model.condition import parse_condition
 from fastfeed.preprocess.model.image_recipe import (
     MAX_SIDE,
     Encoding,
@@ -110,7 +110,7 @@ class Limits:
         if not is_int_in(self.max_pixels, 1, 1 << 40):
             raise ConfigError.of("max_pixels", ">= 1", self.max_pixels)
         if self.where:
-            condition_of(self.where)
+            parse_condition(self.where)
 
 
 _SAMPLES = 1000  # per shard

@@ -174,7 +174,7 @@ class ShardRecord:
         """`part_of_sum` of each sample's source file; [] if unknown."""
         return [self.sums[at : at + _SUM] for at in range(0, len(self.sums), _SUM)]
 
-    def id_of(self, entry: Entry) -> int:
+    def sample_id(self, entry: Entry) -> int:
         """The id of a sample in its files."""
         return self.start + int(entry.key)
 
@@ -315,7 +315,7 @@ class Entry:
         ]
 
 
-def entry_of(
+def make_entry(
     i: int,
     image: ProcessedImage,
     uri: str,
@@ -326,7 +326,7 @@ def entry_of(
     """The sample of image `i`; `note` has caption and columns."""
     meta: dict[str, Any] = {"uri": uri, **image.facts}
     if earlier := note.get("earlier"):
-        meta = _of_both(earlier, meta)
+        meta = _merge_metadata(earlier, meta)
     if columns := note.get("columns"):
         meta["columns"] = meta.get("columns", {}) | columns
     size = image.height, image.width
@@ -362,7 +362,7 @@ def label_in(meta: dict[str, Any]) -> Label:
     return tuple(label) if isinstance(label, list) else label
 
 
-def _of_both(earlier: dict[str, Any], meta: dict[str, Any]) -> dict[str, Any]:
+def _merge_metadata(earlier: dict[str, Any], meta: dict[str, Any]) -> dict[str, Any]:
     """Metadata of an image that an earlier job made and this one has processed again."""
     merged = meta | {name: earlier[name] for name in _ORIGINAL if earlier.get(name) is not None}
     merged["kept"] = bool(earlier.get("kept")) and bool(meta.get("kept"))

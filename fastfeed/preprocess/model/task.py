@@ -117,7 +117,7 @@ class SampleFault(ValueError):
     """One sample's fault, described for its user."""
 
 
-def fault_of(error: Exception) -> DecodeFailure:
+def to_decode_failure(error: Exception) -> DecodeFailure:
     """The fault of an image whose processing raised `error`; the machine's errors are raised."""
     if isinstance(error, MemoryError):
         return DecodeFailure("oom", "the system has no more memory")

@@ -58,7 +58,7 @@ NONE = Profile("none")
 _DAMAGED = Profile("damaged")
 
 
-def profile_of(icc: bytes | None, mode: str) -> Profile:
+def read_profile(icc: bytes | None, mode: str) -> Profile:
     """The profile of pixels in `mode` ("L", "RGB", "CMYK"); b"" is an unreadable one."""
     return NONE if icc is None else _read(icc, mode)
 
@@ -242,7 +242,7 @@ def signaled(
         light = np.clip(curve(levels), 0, 1)
         if mode == "L":
             return _gray(name, light)
-        profile = profile_of(_profile(name, points, light), mode)
+        profile = read_profile(_profile(name, points, light), mode)
         return replace(profile, name=name) if profile.transform else profile
     except (ArithmeticError, ValueError, np.linalg.LinAlgError):
         # chromaticities on one line, or far outside

@@ -22,7 +22,7 @@ from fastfeed.errors import ConfigError
 from fastfeed.ops.decode import Decode
 from fastfeed.ops.program.compile import Windows
 from fastfeed.preprocess.model.image_recipe import FILTERS, Size
-from fastfeed.preprocess.pixels.color import NONE, Profile, profile_of
+from fastfeed.preprocess.pixels.color import NONE, Profile, read_profile
 from fastfeed.preprocess.pixels.image_info import (
     LARGE,
     ImageInfo,
@@ -118,7 +118,7 @@ class Rasterizer:
         if not info.converts:
             return out[0]
         if info.format == "JPEG":
-            profile = profile_of(read_markers(blob).profile, info.mode)
+            profile = read_profile(read_markers(blob).profile, info.mode)
         else:
             profile = opened_profile(OPEN[info.format](io.BytesIO(blob), ""))
         is_gray = color_model(info.mode) == "L"

@@ -14,7 +14,7 @@ from fastfeed.decode.orientation import displayed_size
 from fastfeed.decode.pillow import PillowEngine, failure_from_error
 from fastfeed.errors import MissingExtra
 from fastfeed.ops.decode import Decode
-from fastfeed.preprocess.pixels.color import NONE, Profile, profile_of, signaled
+from fastfeed.preprocess.pixels.color import NONE, Profile, read_profile, signaled
 from fastfeed.preprocess.pixels.strips import color_model, converts_first
 
 LARGE = 16_000_000  # pixels; larger files are decoded in strips
@@ -68,7 +68,7 @@ def image_info(blob: bytes, max_pixels: int = 300_000_000) -> ImageInfo | Decode
             return header if header.reason not in DECLINED else _pillow_info(blob, max_pixels)
         jpeg = read_markers(blob)
         mode = "L" if header.components == 1 else "RGB"
-        profile = profile_of(jpeg.profile, mode)
+        profile = read_profile(jpeg.profile, mode)
         return ImageInfo(
             "JPEG",
             header.height,
@@ -156,7 +156,7 @@ def opened_profile(image: Any) -> Profile:
         return NONE
     icc = image.info["icc_profile"]
     # a TIFF's tag may be of any type
-    return profile_of(icc if isinstance(icc, bytes) else b"", model)
+    return read_profile(icc if isinstance(icc, bytes) else b"", model)
 
 
 def _tag(image: Any, number: int, default: int = 1) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ from PIL import Image, JpegImagePlugin, PngImagePlugin, WebPImagePlugin  # noqa:
 
 from fastfeed.decode.base import DECLINED, DecodeFailure
 from fastfeed.decode.pillow import OPEN
-from fastfeed.preprocess.model.condition import UNKNOWN, SampleValues, condition_of
+from fastfeed.preprocess.model.condition import UNKNOWN, SampleValues, parse_condition
 from fastfeed.preprocess.model.image_recipe import Encoding, Size
 from fastfeed.preprocess.model.recipe import Recipe
 from fastfeed.preprocess.model.record import ProcessedImage
@@ -48,7 +48,7 @@ class Transformer:
         self._scaling = recipe.scaling
         self._encoding = recipe.encoding
         self._limits = recipe.limits
-        self._condition = condition_of(recipe.limits.where) if recipe.limits.where else None
+        self._condition = parse_condition(recipe.limits.where) if recipe.limits.where else None
         self._rasterizer = Rasterizer(
             recipe.scaling.matte,
             recipe.scaling.filter,

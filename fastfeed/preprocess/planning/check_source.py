@@ -19,7 +19,7 @@ from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.preprocess.inputs.inputs import Input
 from fastfeed.preprocess.inputs.kept_listing import listing_prefix
-from fastfeed.preprocess.inputs.plan_ids import is_multi, label_names, labels_of
+from fastfeed.preprocess.inputs.plan_ids import is_multi, label_names, read_labels
 from fastfeed.preprocess.inputs.readahead import read_sums
 from fastfeed.preprocess.model.edits import REPAIRED
 from fastfeed.preprocess.model.layout import JOB
@@ -42,7 +42,7 @@ _READ = 16  # images whose content is compared, of the job and of those with ano
 def planned_ids(target: Target, plan: JobPlan, input: Input) -> np.ndarray | None:
     """Places of the plan's images in the input: int64; None: the same. ConfigError."""
     changes = added_since(target, plan, input)
-    return plan.places_in(input.text) if changes is None else changes.kept
+    return plan.places_in(input.text) if changes is None else changes.new_positions
 
 
 def added_since(
@@ -52,7 +52,7 @@ def added_since(
 
     Images that were edited may be gone or labeled otherwise. Those in `retried` may be other ones.
     """
-    _, last = plan.parts_of(input.text)[-1]
+    _, last = plan.source_parts(input.text)[-1]
     if input.fingerprint == last.fingerprint:
         return None
     input = replace(input, types=plan.columns)
@@ -149,7 +149,7 @@ def _different(
 ) -> ConfigError:
     """The error for a source that is not that of the plan."""
     now = len(input.source)
-    length = len(plan.ids_of(input.text))
+    length = len(plan.image_ids(input.text))
     has = f"has {now} now" if now != length else "differs"
     lines = "".join(f"  {line}\n" for line in differences or _other_kind_of_labels(plan, input))
     return ConfigError(
@@ -197,7 +197,7 @@ class Changes:
     now: Input
     before: int  # images of the job that are of this source
     added: np.ndarray  # int64: not in the job
-    kept: (
+    new_positions: (
         np.ndarray
     )  # int64 (before,): where the job's images are now; -1: gone, or of another source
     resized: np.ndarray  # int64: of another size
@@ -270,7 +270,7 @@ def compare(
     """
     edits = plan.edits
     now = describe(input)
-    of_source = plan.ids_of(input.text)
+    of_source = plan.image_ids(input.text)
     _spell_as_before(now, before[of_source], input)
     own = np.setdiff1d(of_source, edits.with_value(REPAIRED))  # others come again
     old_keys = _keys(before[own])
@@ -431,7 +431,7 @@ def _sizes(source: Source, first: int, last: int) -> np.ndarray:
 def _labels(input: Input, first: int, last: int) -> np.ndarray:
     if is_multi(input.source):
         classes = list(map(nfc, input.source.classes))
-        sets = labels_of(input.source, np.arange(first, last))
+        sets = read_labels(input.source, np.arange(first, last))
         texts = ["\0".join(sorted(label_names(label, classes))) for label in sets]
         return np.array([label_hash(text) if text else 0 for text in texts], np.uint32)
     labels = input.source.label(np.arange(first, last))

@@ -18,10 +18,10 @@ from fastfeed.decode.base import DecodeFailure
 from fastfeed.decode.pillow_warnings import named
 from fastfeed.faults import Failure
 from fastfeed.html_page import escape
-from fastfeed.preprocess.inputs.plan_ids import label_names, labels_of
+from fastfeed.preprocess.inputs.plan_ids import label_names, read_labels
 from fastfeed.preprocess.inputs.readahead import read_each
 from fastfeed.preprocess.model.layout import DUPLICATES, JOB
-from fastfeed.preprocess.model.task import fault_of
+from fastfeed.preprocess.model.task import to_decode_failure
 from fastfeed.preprocess.pixels.decode import Rasterizer
 from fastfeed.preprocess.pixels.image_info import image_info
 from fastfeed.preprocess.planning.shares import DuplicatePair
@@ -131,7 +131,7 @@ def _card(source: Source, pair: DuplicatePair, thumbnails: dict[int, _Thumbnail]
     if pair.reason == "duplicate_semantic":
         head = f"cosine {pair.cosine:.3f}"
     if pair.conflict:
-        labels = labels_of(source, [pair.kept, pair.dropped])
+        labels = read_labels(source, [pair.kept, pair.dropped])
         kept, dropped = (", ".join(label_names(label, source.classes)) for label in labels)
         head += f"<i>the labels differ: {escape(kept)}, {escape(dropped)}</i>"
     sides = [
@@ -156,7 +156,7 @@ def _thumbnails(source: Source, ids: Sequence[int]) -> dict[int, _Thumbnail]:
                 try:
                     thumbnails[id] = _thumbnail(rasterizer, blob)
                 except Exception as error:
-                    thumbnails[id] = escape(fault_of(error).reason), ""
+                    thumbnails[id] = escape(to_decode_failure(error).reason), ""
     return thumbnails
 
 

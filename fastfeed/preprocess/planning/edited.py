@@ -19,7 +19,7 @@ import numpy as np
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.preprocess.inputs.inputs import Input
 from fastfeed.preprocess.inputs.readahead import read_sums
-from fastfeed.preprocess.model.edits import NO_LABEL, REMOVED, REPAIRED, value_of
+from fastfeed.preprocess.model.edits import NO_LABEL, REMOVED, REPAIRED, hash_classes
 from fastfeed.preprocess.model.layout import JOB, PREVIEWS
 from fastfeed.preprocess.model.plan import JobPlan, relative_uri
 from fastfeed.preprocess.model.record import content_sum, part_of_sum
@@ -232,7 +232,7 @@ def _find_in_jobs(
     found: list[tuple[np.ndarray, np.ndarray]] = []
     jobs = np.zeros(len(names), np.int64)  # that have an image of each name
     for source in sources:
-        own = np.setdiff1d(plan.ids_of(source), plan.edits.with_value(REPAIRED))
+        own = np.setdiff1d(plan.image_ids(source), plan.edits.with_value(REPAIRED))
         which, places = _find_in_source(source, rows[own], source, names)
         found.append((which, own[places]))
         jobs[np.unique(which)] += 1
@@ -313,7 +313,7 @@ def _values(
     numbers, classes = _numbers(plan, [name for names in lists for name in names])
     numbers = iter(numbers.tolist())
     sets = [tuple(sorted({next(numbers) for _ in names})) for names in lists]
-    values = list(map(value_of, sets))
+    values = list(map(hash_classes, sets))
     return np.array(values, np.int64), classes, dict(zip(values, sets, strict=True))
 
 

@@ -15,10 +15,10 @@ import numpy as np
 
 from fastfeed.decode.base import DecodeFailure
 from fastfeed.errors import TargetError
-from fastfeed.preprocess.engines import Engine, summaries_of
+from fastfeed.preprocess.engines import Engine, collect_summaries
 from fastfeed.preprocess.inputs.inputs import Input, check_images
 from fastfeed.preprocess.inputs.readahead import known_sizes
-from fastfeed.preprocess.model.condition import condition_of, unknown_name
+from fastfeed.preprocess.model.condition import parse_condition, unknown_name
 from fastfeed.preprocess.model.plan import JobPlan, ordered
 from fastfeed.preprocess.model.recipe import Recipe
 from fastfeed.preprocess.model.record import ShardFile, ShardRecord
@@ -175,7 +175,7 @@ def processed(
         if on_sample is not None:
             on_sample(samples, len(ids))
 
-    return summaries_of(engine, task, range(len(plan.shards)), listen, longest_s)
+    return collect_summaries(engine, task, range(len(plan.shards)), listen, longest_s)
 
 
 def _without_function(recipe: Recipe, input: Input) -> Recipe:
@@ -183,7 +183,7 @@ def _without_function(recipe: Recipe, input: Input) -> Recipe:
     where = recipe.limits.where
     if not recipe.metadata.extras:
         return recipe
-    if where and unknown_name(condition_of(where), {*input.columns}):
+    if where and unknown_name(parse_condition(where), {*input.columns}):
         limits = replace(limits, where="")
     return replace(recipe, limits=limits, metadata=replace(recipe.metadata, extras=""))
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.model.edits import Edits, value_of
+from fastfeed.preprocess.model.edits import Edits, hash_classes
 from fastfeed.preprocess.model.plan import Earlier, JobPlan, MergedJob, version_differences
 from fastfeed.preprocess.model.recipe import digest
 from fastfeed.preprocess.model.record import part_of_sum
@@ -73,7 +73,7 @@ def merged_plan(jobs: Sequence[Job]) -> JobPlan:
         columns=first.columns,
         edits=_edits(jobs, classes),
         edit_classes=(),
-        edit_sets={value_of(own): own for own in _edit_sets(jobs, classes)},
+        edit_sets={hash_classes(own): own for own in _edit_sets(jobs, classes)},
     )
 
 
@@ -85,7 +85,7 @@ def _edits(jobs: Sequence[Job], classes: Sequence[str]) -> Edits:
         edits = job.plan.edits
         changed = renumbered(job.plan.classes, classes)
         if job.plan.multi:
-            new = map(value_of, _edit_sets([job], classes))
+            new = map(hash_classes, _edit_sets([job], classes))
             changed = dict(zip(job.plan.edit_sets, new, strict=True))
         ids += (edits.ids + _start(jobs, number)).tolist()
         values += [changed.get(int(value), int(value)) for value in edits.values]

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.engines import Engine, summaries_of
+from fastfeed.preprocess.engines import Engine, collect_summaries
 from fastfeed.preprocess.inputs.inputs import Input, check_images
 from fastfeed.preprocess.inputs.kept_listing import keep_listing
-from fastfeed.preprocess.inputs.plan_ids import PlanIds, coded, is_multi, label_codes, labels_of
+from fastfeed.preprocess.inputs.plan_ids import PlanIds, coded, is_multi, label_codes, read_labels
 from fastfeed.preprocess.model.columns import check_names
 from fastfeed.preprocess.model.edits import REPAIRED, UNCHANGED, Edits
 from fastfeed.preprocess.model.layout import is_job_file
@@ -42,7 +42,7 @@ from fastfeed.preprocess.planning.estimate import (
 )
 from fastfeed.preprocess.planning.select import PlannedGroups, select
 from fastfeed.preprocess.planning.semantic import read_vectors
-from fastfeed.preprocess.planning.shares import counted, counts_by_class, sides_of
+from fastfeed.preprocess.planning.shares import counted, counts_by_class, split_positions
 from fastfeed.preprocess.planning.split import read_groups
 from fastfeed.preprocess.planning.survey import Survey, SurveyTask, completed_pieces, load_survey
 from fastfeed.preprocess.planning.wanted import check_where, unwanted
@@ -187,7 +187,7 @@ def append_plan(
     """
     recipe = plan.recipe
     now = replace(changes.now, types=plan.columns)
-    ids = np.concatenate([changes.kept, changes.kept[repaired], changes.added])
+    ids = np.concatenate([changes.new_positions, changes.new_positions[repaired], changes.added])
     first = plan.length if plan.merged else 0  # earlier images are of several sources
     known = class_numbers(plan.classes)
     classes = (*plan.classes, *(name for name in now.source.classes if nfc(name) not in known))
@@ -214,7 +214,7 @@ def append_plan(
         survey = _run_survey(target, looked, recipe, engine, bounds, reporter, known, of=of)
     all_ids = np.arange(first, len(ids))
     if plan.multi:
-        labels, sets = coded(grown.labels(all_ids, labels_of(input.source, all_ids)))
+        labels, sets = coded(grown.labels(all_ids, read_labels(input.source, all_ids)))
     else:
         labels = grown.edits.labels(all_ids, input.source.label(all_ids))
         sets = ()
@@ -222,7 +222,7 @@ def append_plan(
     gone = grown.edits.gone
     sides = None
     if not plan.merged:
-        sides = sides_of(plan, list(recipe.choice.shares))
+        sides = split_positions(plan, list(recipe.choice.shares))
         sides[gone[gone < plan.length]] = -1
     unwanted = facts.setdefault("unwanted", np.zeros(len(all_ids), bool))
     unwanted[gone[gone >= first] - first] = True
@@ -281,10 +281,10 @@ def append_plan(
 def _grown_part(plan: JobPlan, now: Input, ids: np.ndarray) -> dict[str, Any]:
     """Fields of a merged job that gets a further part, of images of one of its sources."""
     assert plan.source_ids is not None, "a merged plan has them"
-    own = plan.ids_of(now.text)
+    own = plan.image_ids(now.text)
     source_ids = np.concatenate([plan.source_ids, ids[plan.length :]])
     source_ids[own] = ids[own]
-    _, first = plan.parts_of(now.text)[0]
+    _, first = plan.source_parts(now.text)[0]
     about = {"target": "", "fingerprint": now.fingerprint, "first_uri": ""}
     part = replace(first, **about, length=len(ids) - plan.length)
     return {
@@ -382,7 +382,7 @@ def _run_survey(
 
     if remaining:
         listen(0, 0)
-    summaries_of(engine, task, remaining, listen)
+    collect_summaries(engine, task, remaining, listen)
     reporter.stage("compare")
     return load_survey(target, range(pieces))
 

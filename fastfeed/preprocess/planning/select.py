@@ -27,7 +27,7 @@ from fastfeed.preprocess.pixels.geometry import (
 )
 from fastfeed.preprocess.planning.near_duplicates import mirrored_pairs, near_pairs
 from fastfeed.preprocess.planning.semantic import similar_to_kept
-from fastfeed.preprocess.planning.shares import DuplicatePair, shares_of
+from fastfeed.preprocess.planning.shares import DuplicatePair, summarize_shares
 from fastfeed.preprocess.planning.split import Candidates, ColumnGroups, Similar, Split, split
 from fastfeed.preprocess.planning.survey import BAD, GOOD, Survey, format_name
 from fastfeed.sampling.permute import permute
@@ -42,7 +42,7 @@ class PlannedGroups:
     groups: list[tuple[str, np.ndarray]]  # folder, and ids in the order of its shards: int64
     left_out: dict[str, int] = field(default_factory=dict)  # how many by reason
     pairs: list[DuplicatePair] = field(default_factory=list)  # by the id that was dropped
-    shares: dict[str, Any] = field(default_factory=dict)  # see `shares_of`
+    shares: dict[str, Any] = field(default_factory=dict)  # see `summarize_shares`
 
     def shifted(self, by: int) -> PlannedGroups:
         """These groups with all ids larger by this number."""
@@ -95,7 +95,7 @@ def select(
         if drawn.between.any():
             left_out["between_splits"] = int(drawn.between.sum())
         is_kept &= ~drawn.between
-    results = shares_of(choice, labels, is_kept, drawn, pairs, column, label_sets)
+    results = summarize_shares(choice, labels, is_kept, drawn, pairs, column, label_sets)
     is_kept[: len(placed)] = False
     sides_by_name = sorted((name, side) for side, name in enumerate(shares or ("",)))
     groups = {name: np.flatnonzero(is_kept & (drawn.side == side)) for name, side in sides_by_name}

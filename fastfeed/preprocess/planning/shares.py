@@ -32,7 +32,7 @@ class DuplicatePair:
     cosine: float = 1.0  # of their embeddings, where these are compared
 
 
-def shares_of(
+def summarize_shares(
     choice: Selection,
     labels: np.ndarray,
     is_kept: np.ndarray,
@@ -94,7 +94,7 @@ def counted(plan: JobPlan, rows: np.ndarray, by_class: np.ndarray | None = None)
     if not names:
         return plan.shares
     ids = plan.order[~np.isin(plan.order, plan.edits.gone)]
-    side = sides_of(plan, names)[ids]
+    side = split_positions(plan, names)[ids]
     totals = np.bincount(side, minlength=len(names)).tolist()
     shares = shares | {"images": dict(zip(names, totals, strict=True))}
     shares.pop("by_label", None)
@@ -110,7 +110,7 @@ def counted(plan: JobPlan, rows: np.ndarray, by_class: np.ndarray | None = None)
     return shares | ({"by_label": by_label} if by_label else {})
 
 
-def sides_of(plan: JobPlan, names: Sequence[str]) -> np.ndarray:
+def split_positions(plan: JobPlan, names: Sequence[str]) -> np.ndarray:
     """The split of each image, by position in these names: int64, (length,), -1 if left out."""
     sides = np.full(plan.length, -1, np.int64)
     of_groups = [names.index(folder.split("/")[0]) if names else 0 for folder, _ in plan.groups]
@@ -126,7 +126,7 @@ def counts_by_class(plan: JobPlan, ids: np.ndarray, labels: Sequence[Label]) -> 
     names = list(plan.shares.get("images", {}))
     counts = np.zeros((len(plan.classes), len(names)), np.int64)
     if counts.size:
-        for side, label in zip(sides_of(plan, names)[ids].tolist(), labels, strict=True):
+        for side, label in zip(split_positions(plan, names)[ids].tolist(), labels, strict=True):
             counts[list(label) if isinstance(label, tuple) else [], side] += 1
     return counts
 

@@ -131,7 +131,7 @@ def split(choice: Selection, images: Candidates) -> Split:
     side[: len(images.placed)] = images.placed
     between = images.is_new & images.is_kept & ties.in_conflict & ~ties.is_cut & ~ties.is_grouped
     is_whole = ~ties.is_cut & ~ties.in_conflict
-    for tie, is_meant in ((ties.whole, is_whole), (ties.group, ~is_whole & ties.is_grouped)):
+    for tie, is_meant in ((ties.connected, is_whole), (ties.group, ~is_whole & ties.is_grouped)):
         _follow(side, images.placed, tie, is_meant & images.is_new)
     free = np.flatnonzero(images.is_kept & ~between & (side < 0))
     side[free] = _draw(choice, images, ties.unit, free, side)
@@ -204,10 +204,10 @@ def _check_sizes(
 class _Ties:
     """Images that belong together: int64 and bool arrays of shape (length,)."""
 
-    whole: np.ndarray  # connected in any way: the lowest id
+    connected: np.ndarray  # connected in any way: the lowest id
     group: np.ndarray  # of one value of the column: the lowest id
     unit: np.ndarray  # drawn together: the id that draws
-    is_cut: np.ndarray  # drawn in parts of `whole`
+    is_cut: np.ndarray  # drawn in parts of `connected`
     in_conflict: np.ndarray  # of a whole that the job has in several splits already
     is_grouped: np.ndarray  # with a value of the column
 

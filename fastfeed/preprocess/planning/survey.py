@@ -22,7 +22,12 @@ from fastfeed.faults import Failure
 from fastfeed.preprocess.inputs.readahead import DEFERRED, known_sizes, read_ahead, read_each
 from fastfeed.preprocess.model.layout import JOB
 from fastfeed.preprocess.model.recipe import SOURCE_FORMATS, Limits
-from fastfeed.preprocess.model.task import FREE_BYTES, MemoryLimitError, TaskContext, fault_of
+from fastfeed.preprocess.model.task import (
+    FREE_BYTES,
+    MemoryLimitError,
+    TaskContext,
+    to_decode_failure,
+)
 from fastfeed.preprocess.pixels.decode import Rasterizer, cost
 from fastfeed.preprocess.pixels.image_info import ImageInfo, image_info
 from fastfeed.preprocess.targets.target import Target
@@ -138,7 +143,7 @@ class SurveyTask:
             row["state"] = BAD
         except Exception as error:
             row["state"] = BAD
-            return fault_of(error).detail
+            return to_decode_failure(error).detail
         return ""
 
     def _inspect(

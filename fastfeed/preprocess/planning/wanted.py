@@ -10,10 +10,10 @@ import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
-from fastfeed.preprocess.engines import Engine, summaries_of
+from fastfeed.preprocess.engines import Engine, collect_summaries
 from fastfeed.preprocess.inputs.inputs import Input, sampled_notes
-from fastfeed.preprocess.inputs.plan_ids import is_multi, labels_of
-from fastfeed.preprocess.model.condition import condition_of, known_values, unknown_name
+from fastfeed.preprocess.inputs.plan_ids import is_multi, read_labels
+from fastfeed.preprocess.model.condition import known_values, parse_condition, unknown_name
 from fastfeed.preprocess.model.plan import JobPlan, relative_uri
 from fastfeed.preprocess.model.recipe import Recipe
 from fastfeed.preprocess.model.task import SampleFault
@@ -34,7 +34,7 @@ def check_where(target: Target, input: Input, recipe: Recipe, engine: Engine) ->
     """
     if not recipe.limits.where:
         return
-    condition = condition_of(recipe.limits.where)
+    condition = parse_condition(recipe.limits.where)
     named = {node.id for node in ast.walk(condition.tree) if isinstance(node, ast.Name)}
     if is_multi(input.source) and (of_one := sorted(named & {"label", "class_name"})):
         raise ConfigError(
@@ -77,7 +77,7 @@ def _returned(
     task = ColumnsTask(ShardTask(input, target, plan), ids)
     return [
         columns
-        for summary in summaries_of(engine, task, [0])
+        for summary in collect_summaries(engine, task, [0])
         for columns in summary.get("columns", ())
     ]
 
@@ -85,13 +85,13 @@ def _returned(
 def unwanted(input: Input, recipe: Recipe, survey: Survey) -> np.ndarray:
     """Images that the condition drops for what is known of them now: bool, shape (length,)."""
     source = input.source
-    condition = condition_of(recipe.limits.where)
+    condition = parse_condition(recipe.limits.where)
     dropped = np.zeros(len(source), bool)
     root = getattr(source, "root", None)
     is_absolute = recipe.metadata.absolute_uri
     for first in range(0, len(dropped), _AT_ONCE):
         ids = np.arange(first, min(first + _AT_ONCE, len(dropped)))
-        labels = labels_of(source, ids)
+        labels = read_labels(source, ids)
         notes = input.notes(ids, earlier=True)
         for i, label, note in zip(ids.tolist(), labels, notes, strict=True):
             row = survey.rows[i]

@@ -12,7 +12,7 @@ from typing import Any
 
 from fastfeed.errors import MissingExtra, SourceError
 from fastfeed.faults import Failure
-from fastfeed.preprocess.inputs.plan_ids import columns_of
+from fastfeed.preprocess.inputs.plan_ids import sample_columns
 from fastfeed.preprocess.inputs.previous_job import KINDS, METADATA, open_shard
 from fastfeed.preprocess.model.layout import SUFFIXES
 from fastfeed.preprocess.model.record import ShardRecord
@@ -121,7 +121,7 @@ def _of_source(job: Job, record: ShardRecord) -> Iterator[dict[str, Any]]:
         index = os.path.join(scratch, "shard.ffindex")
         source = open_shard(job.target, job.plan, record.shard, index, [column])
         for first in range(0, len(source), _AT_ONCE):
-            for values in columns_of(source, range(first, min(first + _AT_ONCE, len(source)))):
+            for values in sample_columns(source, range(first, min(first + _AT_ONCE, len(source)))):
                 if isinstance(values, Failure):
                     raise SourceError(str(values))
                 meta = values.get(column)

@@ -27,12 +27,12 @@ from fastfeed.decode.pillow_warnings import named
 from fastfeed.decode.sniff import sniff
 from fastfeed.faults import Failure
 from fastfeed.html_page import escape
-from fastfeed.preprocess.engines import Engine, summaries_of
+from fastfeed.preprocess.engines import Engine, collect_summaries
 from fastfeed.preprocess.inputs.inputs import Input
 from fastfeed.preprocess.inputs.readahead import known_sizes, read_each
 from fastfeed.preprocess.model.bad_filter import BadImage
 from fastfeed.preprocess.model.record import REASONS
-from fastfeed.preprocess.model.task import MemoryLimitError, TaskContext, fault_of
+from fastfeed.preprocess.model.task import MemoryLimitError, TaskContext, to_decode_failure
 from fastfeed.preprocess.reports.statistics import ranked
 from fastfeed.printable import format_size
 from fastfeed.runtime.atomic_write import atomic_write
@@ -122,7 +122,7 @@ class PreviewTask:
             return BadPreview(note=str(error))
         # decoders of hostile bytes raise anything
         except Exception as error:
-            return BadPreview(note=fault_of(error).detail)
+            return BadPreview(note=to_decode_failure(error).detail)
 
     def _decoded(self, blob: bytes, about: BadPreview, context: TaskContext) -> BadPreview:
         try:
@@ -183,7 +183,7 @@ def write_bundle(
     chosen = spread(images, count)
     ids = [image.sample.id for image in chosen]
     task = PreviewTask(input, ids, [image.sample.reason for image in chosen], side)
-    summaries = summaries_of(engine, task, range(-(-len(chosen) // AT_ONCE)))
+    summaries = collect_summaries(engine, task, range(-(-len(chosen) // AT_ONCE)))
     shown: list[BadPreview] = [own for summary in summaries for own in summary["previews"]]
     pairs = list(zip(chosen, shown, strict=True))
     lines = "".join(json.dumps(_document(*pair)) + "\n" for pair in pairs)

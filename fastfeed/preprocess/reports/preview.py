@@ -19,7 +19,7 @@ from fastfeed.contact_sheet import Cell, draw_sheet
 from fastfeed.errors import SourceError
 from fastfeed.faults import Failure
 from fastfeed.html_page import Markup, bullets, escape
-from fastfeed.preprocess.inputs.plan_ids import label_names, labels_of
+from fastfeed.preprocess.inputs.plan_ids import label_names, read_labels
 from fastfeed.preprocess.inputs.previous_job import open_shard
 from fastfeed.preprocess.model.layout import PREVIEWS
 from fastfeed.preprocess.model.record import BadSample, ShardRecord
@@ -90,7 +90,7 @@ def draw_cells(job: Job, record: ShardRecord, count: int, side: int) -> list[Cel
             )
             positions = np.arange(min(len(ids), len(source)))
             samples = source.read([int(position) for position in positions])
-            labels = labels_of(source, positions)
+            labels = read_labels(source, positions)
     except (SourceError, ValueError) as error:
         return [Cell(None, str(error))]
     classes = job.plan.classes

@@ -16,14 +16,14 @@ from fastfeed.decode.base import DecodeFailure
 from fastfeed.errors import ConfigError, FastfeedError, TargetError
 from fastfeed.faults import Failure
 from fastfeed.preprocess.inputs.inputs import Input
-from fastfeed.preprocess.inputs.plan_ids import labels_of
+from fastfeed.preprocess.inputs.plan_ids import read_labels
 from fastfeed.preprocess.model.condition import (
     DROPPED,
     UNKNOWN,
     Condition,
     SampleValues,
-    condition_of,
     known_values,
+    parse_condition,
 )
 from fastfeed.preprocess.model.layout import record_name
 from fastfeed.preprocess.model.plan import JobPlan, Shard, relative_uri, uri_prefixes
@@ -36,13 +36,13 @@ from fastfeed.preprocess.model.record import (
     ShardFile,
     ShardRecord,
     content_sum,
-    entry_of,
     labeled,
+    make_entry,
     part_of_sum,
 )
 from fastfeed.preprocess.model.task import (
     TaskContext,
-    fault_of,
+    to_decode_failure,
 )
 from fastfeed.preprocess.shard.images import NO_SAMPLE, SampleImages
 from fastfeed.preprocess.shard.stored import (
@@ -56,7 +56,7 @@ from fastfeed.preprocess.shard.user_function import (
     UserColumns,
     UserFunction,
     extended,
-    sample_of,
+    to_sample,
 )
 from fastfeed.preprocess.shard.versions import check_here
 from fastfeed.preprocess.targets.target import Target
@@ -91,7 +91,7 @@ class ShardTask:
         if existing is not None and existing.plan == self.plan.shard_hashes[shard.index]:
             return existing.summary({})
         if existing is not None:
-            stored = stored_shard(self.target, self.plan, existing, self._gone)
+            stored = stored_shard(self.target, self.plan, existing, self._removed_ids)
             if not np.isin(existing.ids, self.plan.edits.ids).any():  # edits of bad images alone
                 record = replace(existing, plan=self.plan.shard_hashes[shard.index], bad=stored.bad)
                 self.target.write(record.name, record.dump())
@@ -157,7 +157,7 @@ class ShardTask:
             for i, blob, _ in blobs:
                 image = self.images.make(i, blob, context)
                 if self.batch == 1 and isinstance(image, ProcessedImage):
-                    label = labels_of(self.planned.source, [i])[0]
+                    label = read_labels(self.planned.source, [i])[0]
                     note = self.planned.notes([i], earlier=True)[0]
                     if not isinstance(note, Failure):
                         list(self.extend([self.entry(i, label, note, image)], context, i))
@@ -171,14 +171,14 @@ class ShardTask:
 
     def entry(self, i: int, label: Label, note: dict[str, Any], image: ProcessedImage) -> Entry:
         """The sample of an image in its shard."""
-        key = i - self._start_of(i)
-        return entry_of(key, image, self.sample_uri(i), label, self.plan.classes, note)
+        key = i - self._part_start(i)
+        return make_entry(key, image, self.sample_uri(i), label, self.plan.classes, note)
 
     def start(self, shard: Shard) -> int:
         """The first id of the part that a shard is of: keys count from there."""
-        return self._start_of(int(self.plan.order[shard.first]))
+        return self._part_start(int(self.plan.order[shard.first]))
 
-    def _start_of(self, i: int) -> int:
+    def _part_start(self, i: int) -> int:
         return self._starts[bisect_right(self._starts, i) - 1]
 
     @property
@@ -202,7 +202,7 @@ class ShardTask:
             return entries
         if self.batch == 1:
             context.begin(first)
-        added = self._function([sample_of(entry) for entry in entries])
+        added = self._function([to_sample(entry) for entry in entries])
         context.begin(NO_SAMPLE)
         return [
             extended(entry, more, self.plan.columns) if isinstance(more, UserColumns) else more
@@ -216,7 +216,7 @@ class ShardTask:
         return SampleImages(self.planned.source, recipe, self.uri, self.sample_uri)
 
     @cached_property
-    def _gone(self) -> frozenset[int]:
+    def _removed_ids(self) -> frozenset[int]:
         return frozenset(self.plan.edits.gone.tolist())
 
     def _existing_record(self, shard: Shard) -> ShardRecord | None:
@@ -247,7 +247,7 @@ class ShardTask:
     def condition(self) -> Condition | None:
         """The condition in `Limits.where`, if there is one."""
         where = self.plan.recipe.limits.where
-        return condition_of(where) if where else None
+        return parse_condition(where) if where else None
 
     @cached_property
     def _function(self) -> UserFunction:
@@ -256,7 +256,9 @@ class ShardTask:
     @cached_property
     def _prefixes(self) -> tuple[str, str]:
         uri = self.planned.source.uri  # "" for images of other sources
-        firsts = [(part.first_uri, uri(i)) for i, part in self.plan.parts if i not in self._gone]
+        firsts = [
+            (part.first_uri, uri(i)) for i, part in self.plan.parts if i not in self._removed_ids
+        ]
         return next((uri_prefixes(*pair) for pair in firsts if all(pair)), ("", ""))
 
     @cached_property
@@ -291,7 +293,7 @@ class _ShardBuilder:
     def fill(self, context: TaskContext, poison: Mapping[int, DecodeFailure]) -> None:
         plan = self.task.plan
         ids = plan.ids(self.shard)
-        of_source = labels_of(self.task.planned.source, ids)
+        of_source = read_labels(self.task.planned.source, ids)
         notes = self.task.planned.notes(ids, earlier=True)
         # not labels of an update: a copy of the shard keeps what they do not fit
         known = {
@@ -332,7 +334,7 @@ class _ShardBuilder:
                 failure = condition.failure(values)
             except Exception as error:
                 self.failed.append(error)
-                failure = fault_of(error)
+                failure = to_decode_failure(error)
             if failure is not None:
                 failures[i] = failure
         return failures
@@ -354,7 +356,7 @@ class _ShardBuilder:
                 self.ids += piece.ids
                 self.sums += map(parts.__getitem__, piece.ids)
                 continue
-            i = record.id_of(piece)
+            i = record.sample_id(piece)
             label = plan.label(labels[i]) if i in labels else piece.label
             self.writer.add(labeled(piece, label, plan.classes))
             self.ids.append(i)
@@ -378,7 +380,7 @@ class _ShardBuilder:
         try:
             self.waiting.append((i, self.task.entry(i, label, note, image), image, known))
         except Exception as error:
-            self.reject(i, fault_of(error))
+            self.reject(i, to_decode_failure(error))
         if len(self.waiting) >= self.task.batch:
             self.write(context)
 
@@ -415,7 +417,7 @@ class _ShardBuilder:
             self.failed.append(error)
             if not self.ids:
                 self.writer.columns.forget()
-            self.reject(i, fault_of(error))
+            self.reject(i, to_decode_failure(error))
             if len(self.failed) == _HOPELESS and not self.ids:
                 self.give_up()
             return
@@ -443,7 +445,7 @@ class _ShardBuilder:
         self.bad.append(BadSample(i, self.task.uri(i), why.reason, _encodable(why.detail)))
 
     def give_up(self) -> None:
-        raise ConfigError(fault_of(self.failed[0]).detail) from self.failed[0]
+        raise ConfigError(to_decode_failure(self.failed[0]).detail) from self.failed[0]
 
     def record(self, files: Sequence[ShardFile], offsets: list[int]) -> ShardRecord:
         shard = self.shard

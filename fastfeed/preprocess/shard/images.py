@@ -27,7 +27,7 @@ from fastfeed.preprocess.model.task import (
     NeedsMore,
     ReservedContext,
     TaskContext,
-    fault_of,
+    to_decode_failure,
 )
 from fastfeed.preprocess.pixels.transform import Transformer
 from fastfeed.sources.base import Source
@@ -116,7 +116,7 @@ class SampleImages:
                 context.begin(sample)
                 return transform(blob, context)
         except Exception as error:
-            return fault_of(error)
+            return to_decode_failure(error)
 
     def _make_large(
         self, sample: int, k: int, context: TaskContext, transform: _Transform

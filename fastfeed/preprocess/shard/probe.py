@@ -8,7 +8,7 @@ from typing import Any
 
 from fastfeed.decode.base import DecodeFailure
 from fastfeed.faults import Failure
-from fastfeed.preprocess.inputs.plan_ids import labels_of
+from fastfeed.preprocess.inputs.plan_ids import read_labels
 from fastfeed.preprocess.model.condition import UNKNOWN
 from fastfeed.preprocess.model.record import Entry, Label, ProcessedImage
 from fastfeed.preprocess.model.task import TaskContext
@@ -76,7 +76,7 @@ def _made(
 
     keeps_all: whatever `Limits.where` drops.
     """
-    labels = labels_of(task.planned.source, ids)
+    labels = read_labels(task.planned.source, ids)
     rows = zip(ids, labels, task.planned.notes(ids, earlier=True), strict=True)
     known = {
         i: (label, note)

@@ -32,7 +32,7 @@ from fastfeed.preprocess.pixels.image_info import image_info
 from fastfeed.preprocess.shard.array_files import ArrayFiles
 from fastfeed.preprocess.targets.ranges import HashedFile, RangeFile, Read, reader
 from fastfeed.preprocess.targets.target import Target
-from fastfeed.preprocess.writers.tar import parts_of
+from fastfeed.preprocess.writers.tar import iter_members
 from fastfeed.sources.mds.shard import column_locations, header
 from fastfeed.sources.shards.build_index import ForwardReader
 from fastfeed.sources.tables.column_types import ColumnType
@@ -89,7 +89,7 @@ class StoredShard:
         There are no runs if the files are newer ones, or if samples must be counted. DamagedShard.
         """
         if self.tally is None or not self._is_intact:
-            id_of = self.record.id_of
+            id_of = self.record.sample_id
             yield from (entry for entry in self.entries() if id_of(entry) not in self.gone)
             return
         ids: list[int] = []
@@ -132,7 +132,7 @@ class StoredShard:
             entries = self.entries()
             if len(record.offsets) == len(record.ids):
                 entries = (self._sample(*self._bounds[i]) for i in record.ids if i in ids)
-            return {i: entry.meta for entry in entries if (i := record.id_of(entry)) in ids}
+            return {i: entry.meta for entry in entries if (i := record.sample_id(entry)) in ids}
 
     @cached_property
     def tally(self) -> Counts | None:
@@ -203,7 +203,7 @@ class StoredShard:
         if self.format == "webdataset" and offsets:  # zeros follow
             read = reader(self.target, self.main)
             last = read(offsets[-1], size - offsets[-1])
-            size = offsets[-1] + max(at + -(-n // BLOCK) * BLOCK for _, at, n in parts_of(last))
+            size = offsets[-1] + max(at + -(-n // BLOCK) * BLOCK for _, at, n in iter_members(last))
         return dict(zip(self.record.ids, pairwise([*offsets, size]), strict=True))
 
     @property
@@ -333,7 +333,7 @@ def _tar_sample(shard: StoredShard, file: ForwardReader) -> Callable[[int, int],
         data = file.read(start, stop - start)
         key = ""
         parts: dict[str, bytes] = {}
-        for name, at, size in parts_of(data):
+        for name, at, size in iter_members(data):
             key, _, extension = name.partition(".")
             parts[extension] = data[at : at + size]
         return _of_members(shard, key, parts)

@@ -203,7 +203,7 @@ class UserFunction:
         return SampleFault(f"{self.name}: {text}, for {sample.uri}")
 
 
-def sample_of(entry: Entry) -> Sample:
+def to_sample(entry: Entry) -> Sample:
     """An entry, as the function is given it."""
     meta = entry.meta
     return Sample(

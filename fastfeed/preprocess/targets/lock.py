@@ -78,18 +78,20 @@ def job_lock(target: Target, shared: bool = False) -> Iterator[None]:
         try:
             target.remove(own)
         except TargetError as error:
-            _warn_left(target, own, error)
+            _warn_not_removed(target, own, error)
 
 
-def check_lock(target: Target, own: str = "", shared: bool = True, clean: bool = False) -> None:
-    """ConfigError if another process than that of `own` has a lock that excludes one like it.
+def check_lock(
+    target: Target, own_lock: str = "", shared: bool = True, clean: bool = False
+) -> None:
+    """ConfigError if another process than that of `own_lock` has a lock that excludes one like it.
 
     clean: remove the locks of processes that have ended.
     """
     others = []
     for name in sorted(target.files(LOCKS)):
         kind, _, owner = name.removeprefix(LOCKS).partition(".")
-        if name == own or kind not in _DOES:
+        if name == own_lock or kind not in _DOES:
             continue
         if has_ended(owner):
             if clean:
@@ -101,7 +103,7 @@ def check_lock(target: Target, own: str = "", shared: bool = True, clean: bool =
         raise _refused(target, others)
 
 
-def _warn_left(target: Target, name: str, error: TargetError) -> None:
+def _warn_not_removed(target: Target, name: str, error: TargetError) -> None:
     """Warn of a lock that could not be removed, if it is there: other machines respect it."""
     with suppress(TargetError):
         if name not in target.files(LOCKS):

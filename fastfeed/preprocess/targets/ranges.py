@@ -18,7 +18,7 @@ _PIECE = 8 << 20  # bytes read at once
 Read = Callable[[int, int], bytes]  # bytes [start, start + count) of a file
 
 
-def location_of(target: Target) -> tuple[str, Storage]:
+def target_location(target: Target) -> tuple[str, Storage]:
     """Root of a target's files, and the storage to read them with."""
     root = getattr(target, "folder", "") or getattr(target, "url", "") or target.text
     return str(root).rstrip("/"), getattr(target, "storage", None) or Storage()
@@ -26,7 +26,7 @@ def location_of(target: Target) -> tuple[str, Storage]:
 
 def reader(target: Target, name: str) -> Read:
     """A function that reads ranges of a file below a target. OSError."""
-    root, storage = location_of(target)
+    root, storage = target_location(target)
     path = f"{root}/{name}"
     if is_local(root):
 
@@ -46,9 +46,9 @@ def reader(target: Target, name: str) -> Read:
     return of_object
 
 
-def size_of(target: Target, name: str) -> int:
+def file_size(target: Target, name: str) -> int:
     """Bytes of a file below a target. OSError if it is missing."""
-    root, storage = location_of(target)
+    root, storage = target_location(target)
     if is_local(root):
         return os.stat(f"{root}/{name}").st_size
     (stat,) = storage.stat([f"{root}/{name}"])
@@ -61,7 +61,7 @@ class HashedFile:
     """A file below a target that is read in order, and hashed on the way."""
 
     def __init__(self, target: Target, name: str, size: int | None = None) -> None:
-        self.size = size_of(target, name) if size is None else size
+        self.size = file_size(target, name) if size is None else size
         self._read = reader(target, name)
         self._hash = hashlib.sha256()
         self._hashed = 0  # bytes

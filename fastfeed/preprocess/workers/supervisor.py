@@ -26,7 +26,7 @@ from fastfeed.decode.pillow_warnings import tell
 from fastfeed.errors import FastfeedError
 from fastfeed.preprocess.model.task import Outcome, Task, pickle_task
 from fastfeed.preprocess.workers.lifeline import ProgressSlot, identity
-from fastfeed.system.signals import ENDING, died_of, is_kill
+from fastfeed.system.signals import ENDING, describe_exit, is_kill
 
 # of an image that survives alone, or of a piece without an image to blame; then give up
 _MAX_DEATHS = 3
@@ -84,7 +84,7 @@ class Supervisor:
         deaths = Counter[int]()
         while True:
             try:
-                return Outcome(piece, self._ask(self._live_worker(), "do", piece, poison))
+                return Outcome(piece, self._request(self._live_worker(), "do", piece, poison))
             except _Death as death:
                 if self._closed:
                     return Outcome(piece, error=WorkerDied("closed"))
@@ -122,7 +122,7 @@ class Supervisor:
                 if self._closed:
                     return None
                 worker = self._worker = _Worker(self._task, self._rules, self._driver)
-            self._ask(worker, "alone", sample, {})
+            self._request(worker, "alone", sample, {})
         except _Death as death:
             self.deaths += 1
             return death
@@ -132,7 +132,7 @@ class Supervisor:
             self._end_worker()
         return None
 
-    def _ask(
+    def _request(
         self, worker: _Worker, command: str, piece: int, poison: dict[int, DecodeFailure]
     ) -> dict[str, Any]:
         """Send a command and return the answer.
@@ -263,7 +263,7 @@ class _Worker:
         if is_kill(status):
             return _Death(sample, "oom", "killed, as the system does when memory runs out")
         requested = -status in ENDING  # to end, not caused by an image
-        return _Death(-1 if requested else sample, "worker_crash", died_of(status))
+        return _Death(-1 if requested else sample, "worker_crash", describe_exit(status))
 
     def end(self, wait_s: float = _END_S) -> None:
         """End the process, and kill it after `wait_s`; leaves no zombie."""

@@ -51,10 +51,10 @@ class _OneWorkerLog(_Handler):
     _name: socket.socket | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        if self._tells():
+        if self._may_write():
             super().emit(record)
 
-    def _tells(self) -> bool:
+    def _may_write(self) -> bool:
         if self._name is None:
             name = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             try:

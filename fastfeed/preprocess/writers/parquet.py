@@ -59,12 +59,14 @@ class ParquetWriter(base.ShardWriter):
         self._rows: list[dict[str, Any]] = []
         self._batches: list[pa.RecordBatch] = []
         self._bytes = self._loose = 0  # of the group; of rows not in a batch yet
-        self._own = [pa.field(name, _arrow_type(kind)) for name, kind in self.types.items()]
+        self._column_fields = [
+            pa.field(name, _arrow_type(kind)) for name, kind in self.types.items()
+        ]
         lists = [pa.field(name, pa.list_(_SCHEMA.field(name).type)) for name in ("label", "class")]
         several = {field.name: [field] for field in lists if self.multi}
         several["image"] = [_SCHEMA.field("image").with_name(name) for name in self._image_names]
         self._plain = [own for field in _SCHEMA for own in several.get(field.name, [field])]
-        self._schema = pa.schema([*self._plain, *self._own])
+        self._schema = pa.schema([*self._plain, *self._column_fields])
         self._values: dict[str, list[Any]] = {name: [] for name in self.types}  # of loose rows
         self._parquet = None
 
@@ -77,7 +79,11 @@ class ParquetWriter(base.ShardWriter):
         arrays = self.columns.arrays(entry)
         if self._parquet is None:
             self._schema = pa.schema(
-                [*self._plain, *(pa.field(name, _lists(a)) for name, a in arrays), *self._own]
+                [
+                    *self._plain,
+                    *(pa.field(name, _lists(a)) for name, a in arrays),
+                    *self._column_fields,
+                ]
             )
         row = {
             "key": entry.key,
@@ -141,7 +147,9 @@ class ParquetWriter(base.ShardWriter):
         """Convert loose rows to a batch."""
         if self._rows:
             plain = (
-                self._schema if not self._own else pa.schema(list(self._schema)[: -len(self._own)])
+                self._schema
+                if not self._column_fields
+                else pa.schema(list(self._schema)[: -len(self._column_fields)])
             )
             batch = pa.RecordBatch.from_pylist(self._rows, plain)
             own = [

@@ -44,7 +44,7 @@ def header(name: str, size: int) -> bytes:
     return b"".join((field.ljust(_MAX_NAME, b"\0"), _OWNER, digits, _TIME, check, _REST))
 
 
-def parts_of(
+def iter_members(
     data: bytes, start: int = 0, stop: int | None = None
 ) -> Iterator[tuple[str, int, int]]:
     """Name, offset and size of members that this writer wrote, up to zeros or `stop`. ValueError."""
@@ -108,7 +108,7 @@ class TarWriter(base.ShardWriter):
             self._offsets.append(self._at + start)
             members = [
                 f"{name.partition('.')[2]} {self._at + offset} {size} {name}"
-                for name, offset, size in parts_of(data, start, stop)
+                for name, offset, size in iter_members(data, start, stop)
             ]
             self._lines.append(" ".join(members))
         self._file.write(data)

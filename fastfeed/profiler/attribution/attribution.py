@@ -15,7 +15,7 @@ from fastfeed.profiler.attribution.host_causes import AttributedSpans, host_caus
 from fastfeed.profiler.attribution.host_code.names import parse
 from fastfeed.profiler.attribution.launches import LOADS_NS
 from fastfeed.profiler.model.causes import INPUT_CAUSES, Cause
-from fastfeed.profiler.model.columns import distinct, pick
+from fastfeed.profiler.model.columns import pick, unique_values
 from fastfeed.profiler.model.intervals import (
     by_start,
     empty,
@@ -80,7 +80,7 @@ def attribute_device(host: Host, device: int, edges: np.ndarray | None = None) -
     gaps = find_gaps(trace, device, busy, edges, launch)
     rows = by_start(trace.ops, np.flatnonzero(trace.ops.device == device))
     is_known = gaps.call >= 0
-    processes = distinct(trace.ops.process[rows])
+    processes = unique_values(trace.ops.process[rows])
     thread = pick(trace.calls.thread, gaps.call, -1)
     of_device = np.isin(trace.overheads.process, processes)
     overhead = union(spans_at(trace.overheads, of_device))
@@ -119,7 +119,7 @@ def attribute_device(host: Host, device: int, edges: np.ndarray | None = None) -
 
 def _waits(host: Host, processes: np.ndarray, launch: np.ndarray) -> np.ndarray:
     """Input waits of the threads that launch, and of the main threads of their processes."""
-    callers = distinct(host.trace.calls.thread[launch[launch >= 0]])
+    callers = unique_values(host.trace.calls.thread[launch[launch >= 0]])
     main_threads = [host.main_thread(int(process)) for process in processes]
     threads = {*map(int, callers), *main_threads} - {-1}
     return union(
@@ -201,7 +201,7 @@ def _with_drains(
     site.
     """
     threads = _driving_threads(host, rows)
-    synchronized = union(*(host.spans_of(thread, Activity.SYNC) for thread in threads))
+    synchronized = union(*(host.activity_spans(thread, Activity.SYNC) for thread in threads))
     if not len(synchronized) or not len(gaps.start):
         return causes
     length = causes.span[:, 1] - causes.span[:, 0]
@@ -235,7 +235,7 @@ def _driving_threads(host: Host, rows: np.ndarray) -> set[int]:
     callers = trace.calls.thread[launch[launch >= 0]]
     callers = callers[callers >= 0]
     busiest = {int(np.argmax(np.bincount(callers)))} if len(callers) else set()
-    main = {host.main_thread(int(process)) for process in distinct(trace.ops.process[rows])}
+    main = {host.main_thread(int(process)) for process in unique_values(trace.ops.process[rows])}
     return (busiest | main) - {-1}
 
 
@@ -286,7 +286,7 @@ def _named(host: Host, causes: AttributedSpans) -> AttributedSpans:
     """Name slices of synchronization by the call site of the thread's latest synchronizing call."""
     name = causes.name.copy()
     is_sync = causes.cause == Cause.SYNC
-    for thread in distinct(causes.thread[is_sync]):
+    for thread in unique_values(causes.thread[is_sync]):
         calls = host.rows(int(thread), Activity.SYNC)
         rows = np.flatnonzero(is_sync & (causes.thread == thread))
         latest = np.searchsorted(host.start[calls], causes.span[rows, 0], side="right") - 1
@@ -303,7 +303,7 @@ def _call_sites(host: Host, thread: int, at: np.ndarray) -> np.ndarray:
     operators = host.rows(thread, Activity.FRAMEWORK)
     operators = operators[host.trace.matches(host.name[operators], _OPERATOR)]
     functions = host.rows(thread, Activity.PYTHON)
-    names = distinct(host.name[functions])
+    names = unique_values(host.name[functions])
     users = names[[parse(host.trace.name(name)).is_users for name in names.tolist()]]
     functions = functions[np.isin(host.name[functions], users)]
     for rows in (operators, functions):
@@ -330,10 +330,10 @@ def launch_call_causes(host: Host, gaps: Gaps, busy: np.ndarray) -> AttributedSp
     cause[is_long & ~is_first & device_busy & (ops.kind[op] == Kind.COMPUTE)] = Cause.QUEUE_FULL
     thread = calls.thread[call]
     long_rows = np.flatnonzero(is_long)
-    for number in distinct(thread[long_rows]).tolist():
+    for number in unique_values(thread[long_rows]).tolist():
         own = long_rows[thread[long_rows] == number]
         half = (span[own, 1] - span[own, 0]) / 2
-        allocating = overlap(span[own], host.spans_of(number, Activity.ALLOC))
+        allocating = overlap(span[own], host.activity_spans(number, Activity.ALLOC))
         cause[own[allocating > half]] = Cause.ALLOC
         cause[own[overlap(span[own], host.contention(number)) > half]] = Cause.CPU_CONTENTION
     cause[host.call_activity[call] == Activity.COPY] = Cause.COPY
@@ -395,7 +395,7 @@ def _cannot_wait(trace: Trace, op: np.ndarray, call: np.ndarray) -> np.ndarray:
     streams = np.unique(np.column_stack([ops.process, ops.device, ops.stream]), axis=0)
     with_several = streams[:-1, 0][streams[1:, 0] == streams[:-1, 0]]
     unseen = np.setdiff1d(with_several, waits.process)
-    held = trace.process_of(calls.thread[trace.matches(calls.name, _HOLDS_STREAM)])
+    held = trace.thread_processes(calls.thread[trace.matches(calls.name, _HOLDS_STREAM)])
     may_wait = np.isin(
         ops.process[op], np.concatenate([unseen, held, _multi_device_processes(trace)])
     )
@@ -408,7 +408,7 @@ def _cannot_wait(trace: Trace, op: np.ndarray, call: np.ndarray) -> np.ndarray:
 def _multi_device_processes(trace: Trace) -> np.ndarray:
     """Processes that drive several devices."""
     width = len(trace.devices) + 1
-    pairs = distinct(trace.ops.process.astype(np.int64) * width + trace.ops.device)
+    pairs = unique_values(trace.ops.process.astype(np.int64) * width + trace.ops.device)
     process, count = np.unique(pairs // width, return_counts=True)
     return process[count > 1]
 

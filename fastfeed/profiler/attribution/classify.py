@@ -9,7 +9,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.profiler.model.causes import Cause
-from fastfeed.profiler.model.columns import distinct, numbered
+from fastfeed.profiler.model.columns import factorize, unique_values
 from fastfeed.profiler.model.kernel_names import signatures
 from fastfeed.profiler.model.trace import RangeKind, Trace
 
@@ -69,7 +69,7 @@ def call_activities(trace: Trace) -> np.ndarray:
     """An Activity per call: uint8, shape (len(calls),). An asynchronous copy is a launch."""
     # the last entry is for name -1
     table = np.full(len(trace.names) + 1, Activity.LAUNCH, np.uint8)
-    for name in distinct(trace.calls.name).tolist():
+    for name in unique_values(trace.calls.name).tolist():
         table[name] = _classify_call(trace.name(name))
     return table[trace.calls.name]
 
@@ -96,7 +96,7 @@ def range_activities(trace: Trace, input_range: str = "") -> np.ndarray:
         ) from error
     kinds = len(RangeKind)
     key = (trace.ranges.name.astype(np.int64) + 1) * kinds + trace.ranges.kind
-    used, number = numbered(key)
+    used, number = factorize(key)
     activities = [
         _classify_range(trace.name(name - 1), RangeKind(kind), user_pattern)
         for name, kind in (divmod(code, kinds) for code in used.tolist())

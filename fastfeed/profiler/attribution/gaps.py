@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fastfeed.profiler.model.columns import distinct, pick
+from fastfeed.profiler.model.columns import pick, unique_values
 from fastfeed.profiler.model.intervals import (
     complement,
     intersect,
@@ -107,7 +107,7 @@ def busy_sets(trace: Trace, device: int, edges: np.ndarray) -> Mapping[str, np.n
     }
     rows["other"] = ~(rows["compute"] | rows["comm"] | rows["h2d"])
     by_class = {name: spans(start[of_class], end[of_class]) for name, of_class in rows.items()}
-    processes = distinct(ops.process[of_device])
+    processes = unique_values(ops.process[of_device])
     of_process = np.isin(trace.overheads.process, processes)
     within = of_process & (trace.overheads.start > edges[0]) & (trace.overheads.end < edges[1])
     by_class["overhead"] = spans_at(trace.overheads, within)

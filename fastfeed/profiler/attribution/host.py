@@ -30,7 +30,7 @@ from fastfeed.profiler.attribution.launches import (
     is_long_call,
     launch_calls,
 )
-from fastfeed.profiler.model.columns import distinct, pick
+from fastfeed.profiler.model.columns import pick, unique_values
 from fastfeed.profiler.model.intervals import overlap, spans, spans_at, union
 from fastfeed.profiler.model.trace import RangeKind, Trace, concatenated
 
@@ -109,10 +109,10 @@ class Host:
     def _classify_code(self) -> CodeSpans:
         """Long stretches of code without a launch, on the threads that could have launched."""
         parts = [CodeSpans.none()]
-        for process in distinct(self.trace.ops.process).tolist():
+        for process in unique_values(self.trace.ops.process).tolist():
             launches = process_launches(self.trace, process, self.launch)
             main_thread = self.main_thread(process)
-            working = distinct(launches.thread).tolist()
+            working = unique_values(launches.thread).tolist()
             self.working += working
             for thread in sorted({*working, main_thread} - {-1}):
                 code = ThreadCode.of(self.trace, thread, launches, self.range_activity)
@@ -126,7 +126,7 @@ class Host:
         code = self.code
         rows = np.flatnonzero(self.call_activity == Activity.ALLOC)
         rows = rows[self.trace.matches(calls.name[rows], PINS)]
-        for thread in distinct(calls.thread[rows]).tolist():
+        for thread in unique_values(calls.thread[rows]).tolist():
             own = rows[calls.thread[rows] == thread]
             prepares = np.flatnonzero(
                 (code.thread == thread) & np.isin(code.activity, INPUT_ACTIVITIES)
@@ -142,7 +142,7 @@ class Host:
         return self._order[first:last]
 
     @_kept
-    def spans_of(self, thread: int, activity: int) -> np.ndarray:
+    def activity_spans(self, thread: int, activity: int) -> np.ndarray:
         """The set of nanoseconds in which a thread had this activity."""
         rows = self.rows(thread, activity)
         if activity == Activity.COMPILE and len(self.trace.processes) == 1:
@@ -152,7 +152,7 @@ class Host:
 
     def input_spans(self, thread: int) -> np.ndarray:
         """Spans in which a thread waited for input, or prepared it itself."""
-        return union(*(self.spans_of(thread, activity) for activity in INPUT_ACTIVITIES))
+        return union(*(self.activity_spans(thread, activity) for activity in INPUT_ACTIVITIES))
 
     @cached_property
     def wait_calls(self) -> tuple[np.ndarray, np.ndarray]:
@@ -181,16 +181,16 @@ class Host:
         return sorted(others, key=lambda other: -int(launches[other]))
 
     def feeding_spans(self, thread: int, activity: Activity) -> np.ndarray:
-        """Like `spans_of`; inside a framework, only what brings data and work to devices."""
+        """Like `activity_spans`; inside a framework, only what brings data and work to devices."""
         if activity != Activity.FRAMEWORK:
-            return self.spans_of(thread, activity)
+            return self.activity_spans(thread, activity)
         rows = self.rows(thread, activity)
         rows = rows[self.trace.matches(self.name[rows], _FEEDING)]
         return union(spans_at(self, rows))
 
     def contention(self, thread: int) -> np.ndarray:
         """When the thread was ready to run but had no core."""
-        return self.spans_of(thread, _CONTENTION)
+        return self.activity_spans(thread, _CONTENTION)
 
     def innermost_name(self, thread: int, activity: int, at: np.ndarray) -> np.ndarray:
         """Name of the innermost range of an activity around each instant: int32, or -1."""
@@ -224,7 +224,7 @@ class Host:
     def _process_waits(self, process: int) -> np.ndarray:
         trace = self.trace
         ranges = self.trace.ranges
-        in_process = trace.process_of(ranges.thread) == process
+        in_process = trace.thread_processes(ranges.thread) == process
         return union(spans_at(ranges, in_process & trace.matches(ranges.name, _TF_DATA_OPS)))
 
     @_kept
@@ -239,7 +239,7 @@ class Host:
             return -1
         ranges = trace.ranges
         in_process = np.isin(ranges.thread, threads)
-        launching = distinct(trace.calls.thread[self.launch[self.launch >= 0]])
+        launching = unique_values(trace.calls.thread[self.launch[self.launch >= 0]])
         for evidence in (
             ranges.kind == RangeKind.STEP,
             self.range_activity == Activity.INPUT,

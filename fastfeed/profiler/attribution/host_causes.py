@@ -9,7 +9,7 @@ import numpy as np
 from fastfeed.profiler.attribution.classify import Activity
 from fastfeed.profiler.attribution.host import Host
 from fastfeed.profiler.model.causes import Cause
-from fastfeed.profiler.model.columns import distinct, numbered
+from fastfeed.profiler.model.columns import factorize, unique_values
 from fastfeed.profiler.model.intervals import empty, intersect, subtract, union
 
 # Before WAITING: what a parked thread is known to wait for. After it: what it merely happens to be
@@ -84,7 +84,7 @@ def host_causes(
     what that thread does not. `overhead` is the profiler's own time, a set.
     """
     parts: list[AttributedSpans] = []
-    processes, inverse = numbered(process)
+    processes, inverse = factorize(process)
     main = np.array([host.main_thread(int(number)) for number in processes], np.int64)[inverse]
     thread = np.where(thread >= 0, thread, main)
     # a thread that only copies batches to the device works ahead: the GPU waits for what the main
@@ -94,7 +94,7 @@ def host_causes(
     many = len(host.trace.threads) + 1
     pairs = (thread + 1) * many + main + 1
     nonempty = np.flatnonzero(late[:, 1] > late[:, 0])
-    for pair in distinct(pairs[nonempty]).tolist():
+    for pair in unique_values(pairs[nonempty]).tolist():
         launcher, main_thread = (number - 1 for number in divmod(pair, many))
         rest = late[nonempty[pairs[nonempty] == pair]]
         parts.append(AttributedSpans.of(intersect(rest, overhead), Cause.PROFILER, launcher))
@@ -125,7 +125,7 @@ def _explain(
     contention = host.contention(thread)
     parts.append(AttributedSpans.of(intersect(rest, contention), Cause.CPU_CONTENTION, thread))
     rest = subtract(rest, contention)
-    waiting = empty() if is_last else host.spans_of(thread, Activity.WAITING)
+    waiting = empty() if is_last else host.activity_spans(thread, Activity.WAITING)
     parked = intersect(rest, waiting)
     rest = subtract(rest, waiting)
     for activity in _AFTER_WAITING:
@@ -137,7 +137,9 @@ def _explain_idle_syncs(
     host: Host, rest: np.ndarray, thread: int, parts: list[AttributedSpans]
 ) -> np.ndarray:
     """Explain syncs with idle devices by the threads that feed the devices, if they do."""
-    syncing = intersect(rest, host.spans_of(thread, Activity.SYNC)) if thread >= 0 else empty()
+    syncing = (
+        intersect(rest, host.activity_spans(thread, Activity.SYNC)) if thread >= 0 else empty()
+    )
     if not len(syncing):
         return rest
     in_vain = subtract(syncing, host.device_work(host.trace.threads[thread].process))
@@ -157,7 +159,7 @@ def _explain_idle_syncs(
 def _take_activity(
     host: Host, rest: np.ndarray, thread: int, activity: Activity, parts: list[AttributedSpans]
 ) -> np.ndarray:
-    covered = host.spans_of(thread, activity) if len(rest) else empty()
+    covered = host.activity_spans(thread, activity) if len(rest) else empty()
     explained = intersect(rest, covered)
     if not len(explained):
         return rest

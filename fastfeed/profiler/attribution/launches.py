@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastfeed.profiler.model.columns import numbered, pick
+from fastfeed.profiler.model.columns import factorize, pick
 from fastfeed.profiler.model.trace import Trace
 
 LOADS_NS = 1_000_000  # a first launch that takes longer than this loads its kernel
@@ -40,7 +40,7 @@ def calls_by_id(trace: Trace, process: np.ndarray, corr: np.ndarray) -> np.ndarr
         _, codes = np.unique(np.concatenate([ids, target]), return_inverse=True)
         ids, target = codes[: len(ids)], np.where(target >= 0, codes[len(ids) :], -1)
     width = int(max(ids.max(), target.max())) + 2
-    keys = trace.process_of(calls.thread[usable]) * width + ids
+    keys = trace.thread_processes(calls.thread[usable]) * width + ids
     target_keys = process.astype(np.int64) * width + target
     rows = np.flatnonzero((target >= 0) & (target_keys >= keys.min()) & (target_keys <= keys.max()))
     result[rows] = _first_with(keys, usable, target_keys[rows])
@@ -79,7 +79,7 @@ def is_long_call(trace: Trace) -> np.ndarray:
     """Mask of calls longer than ten times the median of their API: shape (len(calls),)."""
     calls = trace.calls
     length = calls.end - calls.start
-    names, number = numbered(calls.name)
+    names, number = factorize(calls.name)
     order = np.lexsort((length, number))
     count = np.bincount(number, minlength=len(names))
     median = length[order][np.cumsum(count) - count + count // 2] if len(names) else length

@@ -9,7 +9,7 @@ import numpy as np
 
 from fastfeed.profiler.attribution.attribution import Attribution
 from fastfeed.profiler.model.causes import Cause
-from fastfeed.profiler.model.columns import distinct
+from fastfeed.profiler.model.columns import unique_values
 from fastfeed.profiler.model.intervals import (
     by_start,
     clip,
@@ -53,7 +53,7 @@ def lost_launches(
     rows = np.flatnonzero(is_start & (calls.corr >= 0))
     if not len(known) or has_op[rows].all():
         return 0, len(rows)
-    rows = rows[np.isin(trace.process_of(calls.thread[rows]), processes)]
+    rows = rows[np.isin(trace.thread_processes(calls.thread[rows]), processes)]
     delay = trace.ops.start[known] - calls.start[launch[known]]
     until = int(trace.ops.start.max()) - max(int(np.percentile(delay, _PENDING)), 0)
     rows = rows[calls.start[rows] <= np.minimum(_last_run(trace, rows, has_op), until)]
@@ -92,7 +92,7 @@ def _is_captured(trace: Trace, rows: np.ndarray) -> np.ndarray:
     marks = np.flatnonzero(trace.matches(calls.name, _CAPTURE))
     marks = by_start(calls, marks)
     captured = np.zeros(len(rows), bool)
-    for thread in distinct(calls.thread[marks]):
+    for thread in unique_values(calls.thread[marks]):
         own = marks[calls.thread[marks] == thread]
         at = np.flatnonzero(calls.thread[rows] == thread)
         last = np.searchsorted(calls.start[own], calls.start[rows[at]], side="right") - 1
@@ -104,7 +104,7 @@ def _nests(trace: Trace, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
     """Mask of calls inside or around one of the others, as runtime and driver calls are: (n,)."""
     calls = trace.calls
     nested = np.zeros(len(rows), bool)
-    for thread in distinct(calls.thread[rows]):
+    for thread in unique_values(calls.thread[rows]):
         own = others[calls.thread[others] == thread]
         at = np.flatnonzero(calls.thread[rows] == thread)
         if not len(own):
@@ -154,7 +154,9 @@ def consistency_metrics(attribution: Attribution, judged: Period) -> Mapping[str
     metrics["contradicted_ms"] = (
         measure(intersect(intersect(held_spans, attribution.waits), judged.spans)) / 1e6
     )
-    lost, checked = lost_launches(trace, host.launch, distinct(ops.process[rows]), judged.spans)
+    lost, checked = lost_launches(
+        trace, host.launch, unique_values(ops.process[rows]), judged.spans
+    )
     return metrics | {"lost_launches": float(lost), "checked_launches": float(checked)}
 
 

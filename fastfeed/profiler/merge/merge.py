@@ -57,7 +57,9 @@ def combine(traces: Sequence[Trace]) -> list[Trace]:
     for timeline in timelines:
         merged = [merge(trace, timeline) for trace in gpu_traces]
         pairs = list(zip(gpu_traces, merged, strict=True))
-        accepted = [len(_feeds_of(result)) > len(_feeds_of(trace)) for trace, result in pairs]
+        accepted = [
+            len(_recorded_feeds(result)) > len(_recorded_feeds(trace)) for trace, result in pairs
+        ]
         # each rank has its own timeline: no note in the traces of other ranks where one of them
         # took it
         gpu_traces = [
@@ -67,7 +69,7 @@ def combine(traces: Sequence[Trace]) -> list[Trace]:
     return gpu_traces
 
 
-def _feeds_of(trace: Trace) -> Sequence[Any]:
+def _recorded_feeds(trace: Trace) -> Sequence[Any]:
     return trace.metadata.get("feeds", ())
 
 
@@ -138,7 +140,10 @@ def merge(trace: Trace, side: Trace) -> Trace:
     present = {
         feed for feed, group in _processes_by_feed(side).items() if group[0] in mapping.process
     }
-    feeds = [*_feeds_of(trace), *(feed for feed in _feeds_of(side) if feed["feed"] in present)]
+    feeds = [
+        *_recorded_feeds(trace),
+        *(feed for feed in _recorded_feeds(side) if feed["feed"] in present),
+    ]
     merged = replace(
         trace,
         names=names,
@@ -183,7 +188,7 @@ def _processes_by_feed(side: Trace) -> dict[str, list[int]]:
     """The processes of each feed: the trainer's first, then those that help it."""
     index = {(process.pid, process.host): at for at, process in enumerate(side.processes)}
     groups: dict[str, list[int]] = {}
-    for feed in _feeds_of(side):
+    for feed in _recorded_feeds(side):
         groups.setdefault(feed["feed"], []).append(index[feed["pid"], feed["host"]])
     return groups
 

@@ -10,7 +10,7 @@ import numpy as np
 _SPREAD = 4  # a table of this many entries per row is faster than sorting the rows
 
 
-def distinct(column: np.ndarray) -> np.ndarray:
+def unique_values(column: np.ndarray) -> np.ndarray:
     """The values of an integer column, sorted, each once."""
     if not len(column):
         return column.copy()
@@ -32,9 +32,9 @@ def pick(column: np.ndarray, rows: np.ndarray, otherwise: np.ndarray | int) -> n
     return np.where(rows >= 0, column[rows], otherwise)
 
 
-def numbered(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The values as `distinct` gives them, and the index of each row's: int64, shape (n,)."""
-    values = distinct(column)
+def factorize(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The values as `unique_values` gives them, and the index of each row's: int64, shape (n,)."""
+    values = unique_values(column)
     if len(values) < 2:
         return values, np.zeros(len(column), np.int64)
     low = int(values[0])

@@ -44,7 +44,7 @@ def by_start(table: Timed, rows: np.ndarray) -> np.ndarray:
     return rows[np.argsort(table.start[rows], kind="stable")]
 
 
-def _where(chosen: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+def _chosen_spans(chosen: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
     return spans(start, end) if chosen.all() else spans(start[chosen], end[chosen])
 
 
@@ -86,7 +86,7 @@ def complement(a: np.ndarray, start: int, end: int) -> np.ndarray:
     a = clip(a, start, end)
     starts = np.concatenate([[start], a[:, 1]])
     ends = np.concatenate([a[:, 0], [end]])
-    return _where(ends > starts, starts, ends)
+    return _chosen_spans(ends > starts, starts, ends)
 
 
 def clip(a: np.ndarray, start: int, end: int) -> np.ndarray:

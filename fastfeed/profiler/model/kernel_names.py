@@ -96,6 +96,6 @@ def signatures(group: str) -> dict[str, re.Pattern[str]]:
     }
 
 
-def framework_of(names: Sequence[str]) -> str:
+def detect_framework(names: Sequence[str]) -> str:
     """ "pytorch", "jax" or "tensorflow" (Keras by its backend); "" if the names do not say."""
     return next((framework for framework, sign in _SIGNS if any(map(sign.search, names))), "")

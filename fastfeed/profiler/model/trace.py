@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fastfeed.profiler.model.columns import distinct
+from fastfeed.profiler.model.columns import unique_values
 
 
 class Kind(IntEnum):
@@ -255,10 +255,10 @@ class Trace:
     def matches(self, name: np.ndarray, pattern: re.Pattern[str]) -> np.ndarray:
         """Mask of these indexes of names that the pattern matches: bool, shape (n,)."""
         table = np.zeros(len(self.names) + 1, bool)  # the last is for -1
-        for index in distinct(name).tolist():
+        for index in unique_values(name).tolist():
             table[index] = pattern.search(self.name(index)) is not None
         return table[name]
 
-    def process_of(self, thread: np.ndarray, unknown: int = -2) -> np.ndarray:
+    def thread_processes(self, thread: np.ndarray, unknown: int = -2) -> np.ndarray:
         """The process of each of these threads, `unknown` for thread -1: int64, shape (n,)."""
         return np.array([*(row.process for row in self.threads), unknown], np.int64)[thread]

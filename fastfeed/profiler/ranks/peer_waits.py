@@ -54,7 +54,7 @@ class BlamedWaits:
 class Lateness:
     """Causes of a member's lateness, by key: sets of spans on its clock."""
 
-    own: dict[int, np.ndarray]  # Cause -> its idle slices
+    own_idle: dict[int, np.ndarray]  # Cause -> its idle slices
     passed: dict[tuple[int, int], np.ndarray]  # (member, cause) -> its own waits for that
 
 
@@ -163,11 +163,11 @@ def _blame_victim(
         victim_period[:, 1] = np.maximum(victim_period[:, 0], victim_period[:, 1])
         blame = []
         excess = []
-        for cause, idle in logs[culprit].own.items():
+        for cause, idle in logs[culprit].own_idle.items():
             if cause not in _UNBLAMED:
                 blame.append((culprit, cause))
                 common = intervals.overlap(
-                    victim_period, logs[victim].own.get(cause, intervals.empty())
+                    victim_period, logs[victim].own_idle.get(cause, intervals.empty())
                 )
                 excess.append(intervals.overlap(culprit_period, idle) - common)
         for (third, cause), waiting in logs[culprit].passed.items():

@@ -96,7 +96,7 @@ def open_stream(path: str | os.PathLike[str]) -> Iterator[Stream]:
         buffered: Any = raw
         stream = stack.enter_context(Stream(raw))
         for depth in range(_MAX_LAYERS):
-            compression = compression_of(_peek(Path(path), buffered))
+            compression = detect_compression(_peek(Path(path), buffered))
             if compression in _ARCHIVES.values():
                 raise TraceError(
                     f"{path} is {compression} archive; unpack it and pass the file in it"
@@ -197,10 +197,10 @@ def lines(stream: Stream, limit: int = 1 << 20) -> Iterator[bytes]:
 def is_compressed(path: Path) -> bool:
     """True if the file has to be decompressed to be read."""
     with _open(path) as raw:
-        return bool(compression_of(_peek(path, raw)))
+        return bool(detect_compression(_peek(path, raw)))
 
 
-def compression_of(begin: bytes) -> str:
+def detect_compression(begin: bytes) -> str:
     """`gzip`, `zip`, ... from the first bytes of a file; "" if it is not compressed."""
     if begin.startswith(_ZIP):
         return "zip"

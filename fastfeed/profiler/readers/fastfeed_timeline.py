@@ -140,7 +140,7 @@ def _add_line(line: bytes, feeds: dict[str, _FeedSpans], strings: Strings) -> st
     if kind == "anchor" and len(values) >= 2:
         if not (_is_time(values[0]) and _is_time(values[1], _MAX_WALL)):
             return "value"
-        feed = _feed_of(record[0], feeds)
+        feed = _get_feed(record[0], feeds)
         feed.anchors.append((values[0], values[1]))
         _assign_pending(feed, strings)
         return ""
@@ -151,13 +151,13 @@ def _add_line(line: bytes, feeds: dict[str, _FeedSpans], strings: Strings) -> st
         return "value"
     if end < start:
         return "negative"
-    _feed_of(record[0], feeds).pending.append(
+    _get_feed(record[0], feeds).pending.append(
         (strings[f"fastfeed:{stage}"], batch, start, end, tid)
     )
     return ""
 
 
-def _feed_of(id: str, feeds: dict[str, _FeedSpans]) -> _FeedSpans:
+def _get_feed(id: str, feeds: dict[str, _FeedSpans]) -> _FeedSpans:
     if id not in feeds:
         feeds[id] = _FeedSpans(id, headers=[(0, 0, "", "")], has_header=False)
     return feeds[id]

@@ -10,7 +10,7 @@ import numpy as np
 
 from fastfeed.profiler.model import intervals
 from fastfeed.profiler.model.causes import Cause
-from fastfeed.profiler.model.columns import numbered
+from fastfeed.profiler.model.columns import factorize
 from fastfeed.profiler.model.format import one_line
 from fastfeed.profiler.model.result import DeviceResult, Gap, Result
 from fastfeed.profiler.reports import figures
@@ -53,7 +53,7 @@ def timelines(devices: Sequence[tuple[DeviceResult, int]], rows: int) -> dict[st
 
 
 def _device(device: DeviceResult, begin: int, rows: int, names: int, steps: int) -> dict[str, Any]:
-    where, pairs = _where(device, names)
+    where, pairs = _slice_rows(device, names)
     lane = device_lane(device, where)
     waits = wait_lane(device)
     judged = device.judged.spans
@@ -74,11 +74,11 @@ def _flat_lane(lane: TimelineLane, rows: int) -> list[int]:
     return flatten(lane, len(lane.start) if len(lane.start) <= 5 * rows else rows)
 
 
-def _where(device: DeviceResult, limit: int) -> tuple[np.ndarray, list[list[str]]]:
+def _slice_rows(device: DeviceResult, limit: int) -> tuple[np.ndarray, list[list[str]]]:
     """A table of (thread, name), and the row of each slice; 0 for slices with little time."""
     width = len(device.names) + 1
     key = (device.slices.thread.astype(np.int64) + 1) * width + device.slices.name + 1
-    keys, inverse = numbered(key)
+    keys, inverse = factorize(key)
     time = np.zeros(len(keys), np.int64)
     np.add.at(time, inverse, device.slices.end - device.slices.start)
     largest = np.argsort(-time, kind="stable")[: max(1, limit)]

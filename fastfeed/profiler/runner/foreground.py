@@ -38,7 +38,7 @@ def unrunnable(command: Sequence[str]) -> tuple[int, str] | None:
     return 127, f"cannot run {name}: no such program; name one after --, such as: {example}"
 
 
-def hold_streams() -> None:
+def open_closed_streams() -> None:
     """Open closed streams as /dev/null, so that no file takes their numbers."""
     for number in range(3):
         try:

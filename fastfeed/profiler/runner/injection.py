@@ -79,7 +79,7 @@ class Injection:
         texts += [f"{failure}: {text}" for text in failed]
         is_recorded = any(message["event"] == "trace" for message in messages)
         if not texts and not is_recorded and self._recorder != "nvtx":
-            texts.append(f"no training step was recorded: {self._why_nothing(messages, code)}")
+            texts.append(f"no training step was recorded: {self._explain_no_trace(messages, code)}")
         return tuple(dict.fromkeys(texts))
 
     def _messages(self) -> list[dict[str, Any]]:
@@ -89,7 +89,7 @@ class Injection:
                 messages.append(json.loads(line))
         return messages
 
-    def _why_nothing(self, messages: Sequence[Mapping[str, Any]], code: int) -> str:
+    def _explain_no_trace(self, messages: Sequence[Mapping[str, Any]], code: int) -> str:
         by_event: dict[str, list[Mapping[str, Any]]] = {}
         for message in messages:
             by_event.setdefault(message["event"], []).append(message)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from fastfeed.errors import ConfigError
-from fastfeed.profiler.runner.settings import rank_of
+from fastfeed.profiler.runner.settings import launcher_rank
 
 _OURS = re.compile(
     r"(trace|rank(?P<rank>\d+)|pid\d+)(\.\d+)?\.(qdstrm|nsys-rep|qdrep|sqlite|nvprof|notes|torch\.json\.gz|xplane\.pb)"
@@ -75,7 +75,7 @@ def free_folder(environ: Mapping[str, str]) -> Path:
     """
     first = Path("fastfeed-profile").absolute()
     job = environ.get("SLURM_JOB_ID") or environ.get("TORCHELASTIC_RUN_ID")
-    if rank_of(environ) is not None:
+    if launcher_rank(environ) is not None:
         return first.with_name(f"{first.name}-{job}") if job and job != "none" else first
     count = 1
     while (folder := first if count == 1 else first.with_name(f"{first.name}-{count}")).exists():

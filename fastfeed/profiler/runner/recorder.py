@@ -73,7 +73,7 @@ def under_nsys(settings: RecordingSettings, name: str, environ: Mapping[str, str
     """
     assert settings.nsys is not None
     output = settings.out / name
-    options = options_of(settings.nsys)
+    options = supported_options(settings.nsys)
     with _scratch() as scratch, injection.injected(settings, "nvtx", name) as marks:
         log = scratch / "nsys.log"
         env = {**environ, "TMPDIR": str(scratch), "FASTFEED_PID": str(scratch / "pid")}
@@ -369,7 +369,7 @@ _LIGHT = {
 }
 
 
-def options_of(nsys: Path) -> frozenset[str]:
+def supported_options(nsys: Path) -> frozenset[str]:
     """The options that `nsys profile` of this version knows, without their dashes."""
     try:
         result = subprocess.run(

@@ -17,10 +17,10 @@ from pathlib import Path
 
 from fastfeed.errors import ConfigError, TraceError
 from fastfeed.profiler.runner import environment, recorder
-from fastfeed.profiler.runner.foreground import hold_streams, unrunnable
+from fastfeed.profiler.runner.foreground import open_closed_streams, unrunnable
 from fastfeed.profiler.runner.injection import FRAMEWORKS
 from fastfeed.profiler.runner.output_folder import check_previous, prepare_folder, remove_previous
-from fastfeed.profiler.runner.settings import TIMELINE, Recording, RecordingSettings, rank_of
+from fastfeed.profiler.runner.settings import TIMELINE, Recording, RecordingSettings, launcher_rank
 
 # options without a value; every other option of these launchers has one, two where _TWO says so
 _MPI = re.compile(
@@ -54,7 +54,7 @@ def record(settings: RecordingSettings, environ: Mapping[str, str] = os.environ)
 
     ConfigError before it is started, if at all.
     """
-    rank = rank_of(environ)
+    rank = launcher_rank(environ)
     notes = []
     settings = _choose(settings, environ, notes)
     tool = settings.tool
@@ -83,7 +83,7 @@ def record(settings: RecordingSettings, environ: Mapping[str, str] = os.environ)
         if names == ["trace"] and tool in ("auto", *FRAMEWORKS):
             names += _ranks_in(settings.out)  # the command may have started ranks itself
     for name in names:
-        notes += _notes_of(settings.out / f"{name}.notes")
+        notes += _take_notes(settings.out / f"{name}.notes")
     traces = [path for name in names for path in _import_recordings(settings, name, notes)]
     pattern = "timeline*.jsonl" if rank is None or launch else f"timeline.rank{rank}.jsonl"
     timelines = sorted({*settings.out.glob(pattern), *settings.out.glob("timeline.jsonl")})
@@ -94,7 +94,7 @@ def record_rank(
     settings: RecordingSettings, name: str, environ: Mapping[str, str]
 ) -> recorder.RunResult:
     """Run the command of one rank. If the profiler does not start it, it runs without."""
-    hold_streams()
+    open_closed_streams()
     try:
         if settings.tool == "nsys":
             return recorder.under_nsys(settings, name, environ)
@@ -211,7 +211,7 @@ def _ranks_in(out: Path) -> list[str]:
     )
 
 
-def _notes_of(path: Path) -> list[str]:
+def _take_notes(path: Path) -> list[str]:
     """The notes of a rank's recorder."""
     try:
         notes = json.loads(path.read_text())
@@ -231,7 +231,7 @@ def main(arguments: list[str]) -> int:
     if problem is not None:
         print(f"fastfeed: {problem[1]}", file=sys.stderr)
         return problem[0]
-    rank = rank_of(os.environ)
+    rank = launcher_rank(os.environ)
     name = f"rank{rank}" if rank is not None else f"pid{os.getpid()}"
     # launchers hand the environment on to their own machine only
     result = record_rank(

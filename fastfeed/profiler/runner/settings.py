@@ -57,7 +57,7 @@ class Recording:
     notes: tuple[str, ...] = ()  # sentences for the user
 
 
-def rank_of(environ: Mapping[str, str]) -> int | None:
+def launcher_rank(environ: Mapping[str, str]) -> int | None:
     """The global rank that a launcher gave this process, None outside of one."""
     for name in RANKS:
         if environ.get(name, "").isdigit():

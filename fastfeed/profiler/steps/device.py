@@ -17,7 +17,7 @@ from fastfeed.profiler.attribution.host import Host
 from fastfeed.profiler.attribution.host_code.functions import function_times
 from fastfeed.profiler.attribution.lost_work import consistency_metrics
 from fastfeed.profiler.model.causes import INPUT_CAUSES, STARVED, STARVING, Cause
-from fastfeed.profiler.model.columns import distinct, numbered
+from fastfeed.profiler.model.columns import factorize, unique_values
 from fastfeed.profiler.model.intervals import (
     clip,
     intersect,
@@ -28,7 +28,7 @@ from fastfeed.profiler.model.intervals import (
     subtract,
     union,
 )
-from fastfeed.profiler.model.kernel_names import framework_of
+from fastfeed.profiler.model.kernel_names import detect_framework
 from fastfeed.profiler.model.result import (
     ColdStart,
     DeviceResult,
@@ -40,7 +40,7 @@ from fastfeed.profiler.model.result import (
 )
 from fastfeed.profiler.model.trace import Kind, Trace
 from fastfeed.profiler.steps.phases import epoch_metrics, summarize_phases
-from fastfeed.profiler.steps.step_stats import share_of, step_spreads
+from fastfeed.profiler.steps.step_stats import measure_share, step_spreads
 
 _WORST_GAPS = 3
 # of the recording: fewer whole steps than usual are judged by if they are marked, and this much
@@ -88,7 +88,7 @@ def device_result(
         steady=steady,
         cold=cold,
         steps=steps,
-        share=share_of(steps, judged, spans_with_cause(attribution.slices, *STARVING)),
+        share=measure_share(steps, judged, spans_with_cause(attribution.slices, *STARVING)),
         slices=attribution.slices,
         busy=attribution.busy,
         waits=attribution.waits,
@@ -107,13 +107,13 @@ def device_result(
         threads=tuple(_thread_label(trace, number) for number in range(len(trace.threads))),
         names=trace.names,
         per_step=step_spreads(attribution, steps, judged),
-        copies=share_of(
+        copies=measure_share(
             steps,
             judged,
             attribution.busy["h2d"],
             spans_with_cause(attribution.slices, Cause.H2D_STAGING),
         ),
-        framework=framework_of(trace.names),
+        framework=detect_framework(trace.names),
         stage=slowest_stage(trace, intersect(attribution.waits, judged.spans)),
         functions=function_times(
             trace, host.frames, attribution.slices, attribution.gaps.late, judged.spans
@@ -151,7 +151,7 @@ def _gap_metrics(attribution: Attribution, judged: Period) -> dict[str, float]:
 
 def main_process(trace: Trace, rows: np.ndarray) -> int:
     """The process that most of these ops belong to; -1 if unknown."""
-    process, number = numbered(trace.ops.process[rows])
+    process, number = factorize(trace.ops.process[rows])
     return int(process[np.argmax(np.bincount(number)) if len(process) > 1 else 0])
 
 
@@ -263,7 +263,9 @@ def _shares_process(trace: Trace, device: int) -> bool:
     """True if a process that uses this device uses others too."""
     is_other = trace.ops.device != device
     return bool(
-        np.isin(distinct(trace.ops.process[~is_other]), distinct(trace.ops.process[is_other])).any()
+        np.isin(
+            unique_values(trace.ops.process[~is_other]), unique_values(trace.ops.process[is_other])
+        ).any()
     )
 
 
@@ -373,8 +375,8 @@ def _calls(attribution: Attribution, judged: Period, steps: int) -> dict[str, fl
     host = attribution.host
     trace = attribution.trace
     calls = attribution.trace.calls
-    processes = distinct(trace.ops.process[attribution.rows])
-    is_own = np.isin(trace.process_of(calls.thread), processes)
+    processes = unique_values(trace.ops.process[attribution.rows])
+    is_own = np.isin(trace.thread_processes(calls.thread), processes)
     metrics = {}
     calling = {
         "alloc": np.flatnonzero(is_own & (host.call_activity == Activity.ALLOC)),

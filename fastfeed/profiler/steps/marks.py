@@ -60,7 +60,7 @@ class Rounds:
 
 def in_process(trace: Trace, process: int) -> np.ndarray:
     """Mask of the ranges of a process; those without a thread belong to every process."""
-    return trace.process_of(trace.ranges.thread, process) == process
+    return trace.thread_processes(trace.ranges.thread, process) == process
 
 
 def marked_steps(trace: Trace, process: int, waits: np.ndarray | None = None) -> Rounds | None:

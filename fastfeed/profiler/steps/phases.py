@@ -68,7 +68,7 @@ def find_phases(attribution: Attribution, process: int) -> Mapping[str, np.ndarr
     edges = attribution.edges
     launched = launch_times(trace, attribution.launch, attribution.rows)
     training = _training_times(trace, attribution, process, launched)
-    waits = host.spans_of(thread, Activity.INPUT)
+    waits = host.activity_spans(thread, Activity.INPUT)
     first = _first_of_fetches(waits, launched)
     rounds = np.append(waits[first, 0], max(edges[1], waits[first[-1:], 0].max(initial=0)))
     evaluated = union(

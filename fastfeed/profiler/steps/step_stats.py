@@ -61,7 +61,7 @@ def _spread(spent: np.ndarray, length: np.ndarray, mean: int) -> Spread:
     )
 
 
-def share_of(steps: Steps, judged: Period, *lost: np.ndarray) -> Share:
+def measure_share(steps: Steps, judged: Period, *lost: np.ndarray) -> Share:
     """The part of the judged period that these sets cover, and its spread over steps."""
     covered = intersect(union(*lost), judged.spans)
     value = judged.share(measure(covered))

@@ -8,7 +8,7 @@ import numpy as np
 
 from fastfeed.printable import printable
 from fastfeed.profiler.attribution.launches import launch_times
-from fastfeed.profiler.model.columns import numbered
+from fastfeed.profiler.model.columns import factorize
 from fastfeed.profiler.model.intervals import by_start, spans
 from fastfeed.profiler.model.result import Steps
 from fastfeed.profiler.model.trace import Kind, RangeKind, Trace
@@ -72,7 +72,7 @@ def find_steps(
         rounds = _on_device(trace, device, launch, rounds)
     step_spans = rounds.spans
     beginning = _BUSY_BEGINNING if _begins_at_work(trace, device, launch) else _NEGLIGIBLE_BEGINNING
-    whole = _whole(
+    whole = _covered_steps(
         step_spans, edges, beginning, rounds.has_end and not is_open_ended(trace, step_spans)
     )
     if rounds.is_open is not None:
@@ -154,7 +154,7 @@ def _begins_at_work(trace: Trace, device: int, launch: np.ndarray) -> bool:
     return first > 0 and bool(is_known[first:].mean() >= _MOST_LAUNCHES)
 
 
-def _whole(
+def _covered_steps(
     step_spans: np.ndarray, edges: np.ndarray, beginning: float, has_end: bool
 ) -> np.ndarray:
     """Mask of steps that the recording of the device covers: shape (n,).
@@ -169,18 +169,18 @@ def _whole(
     return whole
 
 
-def _steady(step_spans: np.ndarray, whole: np.ndarray) -> np.ndarray:
+def _steady(step_spans: np.ndarray, covered: np.ndarray) -> np.ndarray:
     """Whole steps from the first run of three of usual length, if that is most of them."""
-    steady = whole.copy()
-    if not whole.any():
+    steady = covered.copy()
+    if not covered.any():
         return steady
     length = step_spans[:, 1] - step_spans[:, 0]
-    typical = np.median(length[whole])
-    is_near = whole & (np.abs(length - typical) <= TOLERANCE * typical)
+    typical = np.median(length[covered])
+    is_near = covered & (np.abs(length - typical) <= TOLERANCE * typical)
     runs = is_near[:-2] & is_near[1:-1] & is_near[2:] if len(is_near) >= 3 else np.zeros(0, bool)
     first = int(np.argmax(runs)) if runs.any() else 0
     if (
-        2 * whole[first:].sum() >= whole.sum()
+        2 * covered[first:].sum() >= covered.sum()
     ):  # otherwise steps are irregular, and three alike are chance
         steady[:first] = False
     return steady
@@ -215,7 +215,7 @@ def _recurring_rounds(
             and not _among_layers(launched[recurring], layers)
         ):
             return _rounds(at, f"recurring copies of {size:,} bytes to the GPU")
-    names, number = numbered(ops.name[rows])
+    names, number = factorize(ops.name[rows])
     count = np.bincount(number, minlength=len(names))
     candidates = np.flatnonzero(count > MIN_STEPS)
     for candidate in candidates[np.argsort(count[candidates], kind="stable")][:_MAX_KERNELS]:

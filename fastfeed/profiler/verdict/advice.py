@@ -53,7 +53,7 @@ def remedies(device: DeviceResult, feeds: Sequence[FeedResult] = ()) -> tuple[Re
             continue
         change, evidence = _ADVICE[family](device, spent, feeds)
         if (time := main_function(device, family)) is not None:
-            evidence += f" Most of it in {cost_of(device, time)}."
+            evidence += f" Most of it in {describe_cost(device, time)}."
         if device.steps.guessed:
             change, evidence = _of_guesses(family, change, evidence)
         steps = device.metrics.get("steps") if device.steady else None
@@ -92,7 +92,7 @@ def interpreter_cause(device: DeviceResult, family: str) -> Cause | None:
     )
 
 
-def cost_of(device: DeviceResult, time: FunctionTime) -> str:
+def describe_cost(device: DeviceResult, time: FunctionTime) -> str:
     """`preprocess (images.py:40), 60 ms of every step`, or the sum if no steps are judged."""
     steps = device.metrics.get("steps") if device.steady else None
     cost = f"{duration(time.ns / steps)} of every step" if steps else duration(time.ns)

@@ -18,11 +18,11 @@ _PASSIVE = {_WAIT, "place"}  # not part of producing a batch
 
 def feed_results(traces: Sequence[Trace]) -> tuple[FeedResult, ...]:
     """One row per feed in the traces, by name and rank."""
-    results = [feed for trace in traces for feed in _of(trace)]
+    results = [feed for trace in traces for feed in _trace_feeds(trace)]
     return tuple(sorted(results, key=lambda feed: (feed.name, feed.rank, feed.feed)))
 
 
-def _of(trace: Trace) -> list[FeedResult]:
+def _trace_feeds(trace: Trace) -> list[FeedResult]:
     feeds: Sequence[Mapping[str, Any]] = trace.metadata.get("feeds", ())
     ranges = trace.ranges
     is_feed = ranges.kind == RangeKind.FEED
@@ -33,7 +33,7 @@ def _of(trace: Trace) -> list[FeedResult]:
             {"feed": "", "pid": process.pid, "rank": process.rank or 0}
             for process in trace.processes
         ]
-    process = trace.process_of(ranges.thread)
+    process = trace.thread_processes(ranges.thread)
     by_feed = _by_feed(feeds)
     ids = [trace.names.index(id) if id in trace.names else -2 for id, _ in by_feed]
     # which feed it is of; NVTX ranges that no timeline has do not say

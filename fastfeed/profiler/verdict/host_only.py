@@ -42,9 +42,9 @@ def _waits(trace: Trace, host: Host, process: int) -> list[str]:
     window, steps = _window(trace, process)
     whole = max(measure(window), 1)
     waits = intersect(
-        union(host.spans_of(thread, Activity.INPUT), host.tf_data_waits(thread)), window
+        union(host.activity_spans(thread, Activity.INPUT), host.tf_data_waits(thread)), window
     )
-    parked = subtract(intersect(host.spans_of(thread, Activity.WAITING), window), waits)
+    parked = subtract(intersect(host.activity_spans(thread, Activity.WAITING), window), waits)
     sentences = []
     if len(waits):
         time = f"{percent(measure(waits) / whole)} of the {_time(steps)}"

@@ -25,7 +25,7 @@ from fastfeed.profiler.verdict.abstention import (
     has_all_recorded,
 )
 from fastfeed.profiler.verdict.advice import (
-    cost_of,
+    describe_cost,
     family_costs,
     interpreter_cause,
     late_rank_name,
@@ -211,7 +211,7 @@ def _headline(
         else ""
     )
     named = main_function(device, bound)
-    subject = f", mostly in {cost_of(device, named)}" if named is not None else ""
+    subject = f", mostly in {describe_cost(device, named)}" if named is not None else ""
     if named is not None and bound != "input":
         limit = f"{limit} ({percent(largest.share)}){subject}" if largest else limit
         more = f"{more}{subject}" if more else ""
@@ -300,14 +300,14 @@ def _counter_evidence(device: DeviceResult, devices: Sequence[DeviceResult]) -> 
     if device.steps.guessed and steady:
         sentences.append(f"Nothing marks the steps: they are guessed from {device.steps.found_by}.")
     if device.cold is not None and device.cold.steps:
-        sentences.append(_left_out(device.cold))
+        sentences.append(_cold_start_reason(device.cold))
     low, high = (pick(other.share.value for other in devices) for pick in (min, max))
     if high - low > STARVED:
         sentences.append(f"Devices differ: input costs {percent(low)} to {percent(high)}.")
     return tuple(sentences)
 
 
-def _left_out(cold: ColdStart) -> str:
+def _cold_start_reason(cold: ColdStart) -> str:
     """The reason why the steady steps do not begin with the first."""
     if cold.steps == cold.cut:
         return "The recording begins inside the first step, which is left out."

@@ -96,7 +96,7 @@ class _LoaderInputs:
         self._taken = 0
         self._waited_ns = 0
         self._is_fresh = False  # nothing was taken since it began again
-        self._kept: list[Any] = []
+        self._saved_batches: list[Any] = []
         self._inputs: dict[Mode, Iterator[Any]] = {}
 
     def __iter__(self) -> Iterator[Any]:
@@ -130,13 +130,15 @@ class _LoaderInputs:
 
     def warm_up(self, raw: bool) -> Iterator[Any]:
         for batch in self:
-            self._kept = [*self._kept, batch][-_KEPT:]
+            self._saved_batches = [*self._saved_batches, batch][-_KEPT:]
             yield batch
 
     def schedule(self, step_s: float, agree: Agree) -> Schedule:
         record = self._record
-        largest = max(map(count_samples, self._kept))  # the last batch of an epoch may be smaller
-        kept = [batch for batch in self._kept if count_samples(batch) == largest]
+        largest = max(
+            map(count_samples, self._saved_batches)
+        )  # the last batch of an epoch may be smaller
+        kept = [batch for batch in self._saved_batches if count_samples(batch) == largest]
         record.feed["batch"] = largest
         resident, is_moved = self._place(kept[-1])
         if record.gpu and not is_moved:

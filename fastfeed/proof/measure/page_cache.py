@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastfeed.runtime.addresses import ArrayRows, FileRanges, Grouped, SampleLocations
-from fastfeed.sources.base import Fetching, Source, addresses_of, images_of
+from fastfeed.sources.base import Fetching, Source, image_sources, sample_locations
 from fastfeed.system import page_cache
 from fastfeed.system.descriptors import open_file
 
@@ -111,8 +111,8 @@ class FilePages:
         """Each once, as far as they are local files."""
         ids = np.unique(ids)
         ranges: dict[Range, None] = {}
-        for image in images_of(self._source).values():
-            addresses = addresses_of(image, ids)
+        for image in image_sources(self._source).values():
+            addresses = sample_locations(image, ids)
             found = _named(image, ids) if addresses is None else _addressed(addresses)
             ranges |= dict.fromkeys(found)
         yield from ranges

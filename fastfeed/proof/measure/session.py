@@ -133,7 +133,7 @@ class Session:
         self._place: PlaceFunction | None = None
         self._raw = False
         self._schedule: Schedule | None = None  # None until the first steps are done
-        self._given = self._batches()
+        self._batch_iterator = self._batches()
         self._is_closed = False
         self._asked = 0  # requests since the trainer began an epoch, or did something else
         self._longest = 0
@@ -154,11 +154,13 @@ class Session:
             self._elsewhere = 0
             self._check_disturbed()
             try:
-                batch = next(self._given)
+                batch = next(self._batch_iterator)
             except StopIteration:
                 if self.done or self._is_closed:
                     return
-                self._given = self._batches()  # ended by an error that the trainer has caught
+                self._batch_iterator = (
+                    self._batches()
+                )  # ended by an error that the trainer has caught
                 continue
             except Ended as error:
                 if self.record.rounds < 2:
@@ -207,7 +209,7 @@ class Session:
         """End all threads of the proof."""
         self._is_closed = True
         with suppress(ValueError):  # a thread waits for a batch in it, and gets an error instead
-            self._given.close()
+            self._batch_iterator.close()
         self._inputs.close()
 
     def _batches(self) -> Generator[Any, None, None]:

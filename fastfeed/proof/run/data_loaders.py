@@ -167,7 +167,7 @@ class _FitData:
         self._choice = choice
         backend = sys.modules["keras.src.backend.config"].backend()
         self.place: Place | None = _put_by_jax if backend == "jax" else None
-        self._again = {  # begins an epoch; TensorFlow's dataset can be iterated again
+        self._restart = {  # begins an epoch; TensorFlow's dataset can be iterated again
             "jax": adapter.get_jax_iterator,
             "torch": adapter.get_torch_dataloader,
         }.get(backend)
@@ -181,7 +181,7 @@ class _FitData:
             if self._is_begun:
                 self.adapter.on_epoch_end()
                 self.adapter.on_epoch_begin()
-                batches = self._again() if self._again else batches
+                batches = self._restart() if self._restart else batches
             self._is_begun = True
             return iter(batches)
 

@@ -29,7 +29,7 @@ from fastfeed.proof.result import Proof
 from fastfeed.proof.run.data_loaders import AFTER_IMPORT
 from fastfeed.proof.run.trainer import OTHERS, PROBLEM, complete_name, record_name, write_job
 from fastfeed.system.processes import process_state
-from fastfeed.system.signals import ENDING, died_of, is_kill
+from fastfeed.system.signals import ENDING, describe_exit, is_kill
 
 _POLL_S = 0.1
 _AFTER_S = 60.0  # that a trainer may take to exit when its proof is complete
@@ -130,7 +130,7 @@ def _folder(job: ProofJob) -> Iterator[Path]:
 def _ended(code: int) -> str:
     if code > 0:
         return f"ended with exit code {code}"
-    return f"was {died_of(code)}{', as the system does when memory runs out' * is_kill(code)}"
+    return f"was {describe_exit(code)}{', as the system does when memory runs out' * is_kill(code)}"
 
 
 def _above(outcome: TrainerRun) -> str:

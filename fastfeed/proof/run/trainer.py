@@ -105,10 +105,10 @@ class ProofRun:
         self, feed: FeedSession, place: PlaceFunction | None, raw: bool, unproven: Unproven
     ) -> LockedIterator[Any]:
         with _lock:
-            session = self._session_of(feed)
+            session = self._session_for(feed)
         if session is None:
             batches = unproven()
-            return LockedIterator(self._other(batches), batches.close)
+            return LockedIterator(self._unmeasured(batches), batches.close)
         return LockedIterator(self.measured(session, place, raw), session.close)
 
     @property
@@ -151,7 +151,7 @@ class ProofRun:
         self._claim()
         refuse_loaded()
 
-    def _session_of(self, feed: FeedSession) -> Session | None:
+    def _session_for(self, feed: FeedSession) -> Session | None:
         name = feed.timeline.helper_arguments["name"]
         if self._feed is None and not self._has_loader and self._name in (None, name):
             self._begin(feed.plan.world)
@@ -186,7 +186,7 @@ class ProofRun:
         with suppress(OSError, ValueError):
             other = int(claim.read_text("ascii"))
             if other != os.getpid() and process_exists(other):
-                raise self._told(
+                raise self._report(
                     ProofError(
                         f"processes {other} and {os.getpid()} both train as rank"
                         f" {self._world.rank}; start them with torchrun or another launcher that"
@@ -203,7 +203,7 @@ class ProofRun:
         try:
             yield from session.iterate(place, raw)
         except ProofError as error:
-            raise self._told(error) from None
+            raise self._report(error) from None
         finally:
             if not session.done:
                 session.record.left = True
@@ -214,7 +214,7 @@ class ProofRun:
             " meaningless"
         )
 
-    def _other(self, batches: Iterator[Any]) -> Generator[Any, None, None]:
+    def _unmeasured(self, batches: Iterator[Any]) -> Generator[Any, None, None]:
         """A feed that is not measured.
 
         Where none was chosen by name, it must not be asked within a block.
@@ -224,10 +224,10 @@ class ProofRun:
                 try:
                     self._session.disturb()
                 except ProofError as error:
-                    raise self._told(error) from None
+                    raise self._report(error) from None
             yield batch
 
-    def _told(self, error: ProofError) -> ProofError:
+    def _report(self, error: ProofError) -> ProofError:
         """Record the error for `fastfeed prove` and return it."""
         with suppress(OSError):
             (self._folder / PROBLEM).write_text(str(error), "utf-8", "backslashreplace")

@@ -68,7 +68,7 @@ class Blocks:
             set_count(self, name)
 
     def bind(self, source: Any) -> Blocks:
-        return self if self.block is not None else self.over(bounds_of(source))
+        return self if self.block is not None else self.over(storage_bounds(source))
 
     def over(self, bounds: np.ndarray) -> Blocks:
         """Return this order with these units of storage.
@@ -140,7 +140,7 @@ class Blocks:
         lanes = min(self.lanes, epoch.batch)
         step, row = np.divmod(positions, epoch.batch)
         rest = step == steps  # after the last complete step; the last lane continues there
-        lane, begin, width = lane_of(np.where(rest, epoch.batch - 1, row), epoch.batch, lanes)
+        lane, begin, width = find_lane(np.where(rest, epoch.batch - 1, row), epoch.batch, lanes)
         first = steps * begin
         last = np.where(lane == lanes - 1, epoch.samples, first + steps * width)
         offsets = first + step * width + np.where(rest, row, row - begin)
@@ -250,7 +250,7 @@ class Units:
         return ListedUnits(np.concatenate([[0], np.cumsum(sizes)]), self.bounds[units])
 
 
-def bounds_of(source: Any) -> np.ndarray:
+def storage_bounds(source: Any) -> np.ndarray:
     """The units of storage of a source: int64, strictly ascending from 0 to its length.
 
     Empty ones are left out.
@@ -278,7 +278,9 @@ def bounds_of(source: Any) -> np.ndarray:
     return bounds[np.concatenate([[True], np.diff(bounds) > 0])]
 
 
-def lane_of(rows: np.ndarray, width: Any, lanes: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def find_lane(
+    rows: np.ndarray, width: Any, lanes: Any
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Lane of each row, its first row and its width, for `width` rows in `lanes` lanes."""
     lane = ((rows + 1) * lanes - 1) // width
     first = width * lane // lanes

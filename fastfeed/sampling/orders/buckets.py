@@ -14,7 +14,7 @@ from fastfeed.errors import ConfigError
 from fastfeed.printable import printable
 from fastfeed.sampling.base import Epoch, SampleRefs, set_count
 from fastfeed.sampling.orders.classes import Classes
-from fastfeed.sampling.orders.columns import digest_of, read_column
+from fastfeed.sampling.orders.columns import hash_numbers, read_column
 from fastfeed.sampling.permute import permute
 
 _AT_ONCE = 1 << 16  # images whose size is looked up in one call
@@ -48,7 +48,7 @@ class Grouping:
                 field="by",
             )
         found, codes = np.unique(array, return_inverse=True)
-        return cls(Classes.of(codes), found, digest_of(codes))
+        return cls(Classes.of(codes), found, hash_numbers(codes))
 
 
 @dataclass(frozen=True, slots=True)

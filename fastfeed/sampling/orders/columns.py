@@ -26,6 +26,6 @@ def read_column(source: Any, name: str, argument: str) -> np.ndarray:
     return columns[name]
 
 
-def digest_of(numbers: np.ndarray) -> str:
+def hash_numbers(numbers: np.ndarray) -> str:
     """Hash of integers, for saved states: 12 hexadecimal digits."""
     return hashlib.sha256(np.ascontiguousarray(numbers, "<i8").data).hexdigest()[:12]

@@ -10,7 +10,7 @@ import numpy as np
 from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
 from fastfeed.sampling.base import Epoch, SampleRefs, set_count
-from fastfeed.sampling.orders.columns import digest_of, read_column
+from fastfeed.sampling.orders.columns import hash_numbers, read_column
 from fastfeed.sampling.permute import permute
 
 
@@ -43,7 +43,7 @@ class Ranking:
                 field="by",
             )
         ids = np.argsort(array, kind="stable")
-        return cls(ids.astype(np.min_scalar_type(len(array) - 1)), digest_of(ids))
+        return cls(ids.astype(np.min_scalar_type(len(array) - 1)), hash_numbers(ids))
 
 
 @checked

@@ -12,7 +12,7 @@ from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
 from fastfeed.printable import function_name, printable
 from fastfeed.sampling.base import MOST_SAMPLES, Epoch, Recent, SampleRefs, set_count
-from fastfeed.sampling.orders.columns import digest_of
+from fastfeed.sampling.orders.columns import hash_numbers
 
 
 @checked
@@ -91,7 +91,7 @@ class CustomOrder:
                 f"{self}: called again for epoch 0, the function returned other ids; draw from"
                 " np.random.default_rng((seed, epoch)), and keep no state"
             )
-        return replace(self, digest=digest_of(ids))
+        return replace(self, digest=hash_numbers(ids))
 
     def positions(self, samples: int) -> int:
         return samples if self.length is None else self.length

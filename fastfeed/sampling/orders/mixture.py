@@ -23,11 +23,11 @@ from fastfeed.sampling.orders.blocks import (
     Blocks,
     EqualUnits,
     ShuffledUnits,
-    bounds_of,
-    lane_of,
+    find_lane,
+    storage_bounds,
     windows,
 )
-from fastfeed.sampling.orders.proportions import Proportions, proportions_of
+from fastfeed.sampling.orders.proportions import Proportions, exact_proportions
 from fastfeed.sampling.permute import permute
 
 _AS_STORED, _SHUFFLED, _BLOCKS = range(3)  # how a part is read
@@ -102,7 +102,7 @@ class MixtureOrder:
     def bind(self, source: Any) -> MixtureOrder:
         if not any(map(_needs_units, self.parts)):
             return self
-        bounds = bounds_of(source)
+        bounds = storage_bounds(source)
         return replace(self, parts=tuple(_bound(part, bounds) for part in self.parts))
 
     def positions(self, samples: int) -> int:
@@ -142,7 +142,7 @@ class _Parts:
 
     def __init__(self, parts: tuple[MixturePart, ...]) -> None:
         self._parts = parts
-        self.proportions = proportions_of(tuple(float(part.weight) for part in parts))
+        self.proportions = exact_proportions(tuple(float(part.weight) for part in parts))
         self.firsts = np.array([part.first for part in parts])
         self.sizes = np.array([part.length for part in parts])
         self.last = int((self.firsts + self.sizes).max())
@@ -339,7 +339,7 @@ class PartPasses:
         done = epoch * self._steps + step - self._begin[part]
         is_complete = (step < self._steps) & (done >= 0) & (done < count)
         in_lane = is_complete & (row < width)
-        lane, edge, share = lane_of(
+        lane, edge, share = find_lane(
             np.minimum(row, width - 1), np.maximum(width, 1), np.maximum(lanes, 1)
         )
         first = count * np.where(in_lane, edge, width)

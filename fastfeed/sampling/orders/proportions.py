@@ -83,7 +83,7 @@ class Proportions:
 
 
 @lru_cache(maxsize=64)
-def proportions_of(weights: tuple[float, ...]) -> Proportions:
+def exact_proportions(weights: tuple[float, ...]) -> Proportions:
     """Proportions for these weights, all above 0.
 
     Their decimal text counts (0.1 is one tenth), to nine digits of their sum.

@@ -20,14 +20,14 @@ from fastfeed.runtime.json_file import object_bytes
 from fastfeed.sources.access import Allow
 from fastfeed.sources.annotations.boxes import BoxLists
 from fastfeed.sources.annotations.masks import ClassMaps
-from fastfeed.sources.annotations.shapes import Shape, ShapeLists, shape_of, wrong_sizes
+from fastfeed.sources.annotations.shapes import Shape, ShapeLists, parse_shape, wrong_sizes
 from fastfeed.sources.base import Source
 from fastfeed.sources.derived import Derived
 from fastfeed.sources.tables.in_memory import open_in_memory
 from fastfeed.sources.tables.open_table import RequestedColumns
 from fastfeed.sources.tables.source import TableSource
 from fastfeed.sources.tables.string_column import StringColumn
-from fastfeed.storage.local_file import read_file, size_of
+from fastfeed.storage.local_file import file_size, read_file
 from fastfeed.storage.reads import ByteRange, Stat, Unread, is_local
 from fastfeed.storage.storage import Storage
 
@@ -48,10 +48,10 @@ def read_coco(
 ) -> tuple[Source, CocoFile, BoxLists]:
     """Images, the file that describes them, and their objects."""
     # may fail: before the file is read
-    paths = [] if isinstance(images, (str, os.PathLike)) else _paths_of(images)
+    paths = [] if isinstance(images, (str, os.PathLike)) else _source_paths(images)
     parsed = _parsed(annotations, storage, memory, bool(drawn))
     listed = CocoFile(annotations, *parsed, keypoints, drawn)
-    kept = listed.kept(keep)
+    kept = listed.sample_mask(keep)
     if isinstance(images, (str, os.PathLike)):
         order = np.flatnonzero(kept)
         names = [listed.names[row] for row in order.tolist()]
@@ -68,7 +68,7 @@ def read_coco(
 def _read(uri: str, storage: Storage, memory: int) -> bytes:
     path = uri.removeprefix("file://")
     stat: Stat | Unread
-    stat = Stat(size_of(path), "") if is_local(path) else storage.stat([uri])[0]
+    stat = Stat(file_size(path), "") if is_local(path) else storage.stat([uri])[0]
     data: bytes | Unread
     if isinstance(stat, Unread):
         data = stat
@@ -233,7 +233,7 @@ class CocoFile:
             places[..., :2] += np.where(places[..., 2:] > 0, _PIXEL_CENTER, 0)
             self._keypoints = places
 
-    def kept(self, keep: Keep) -> np.ndarray:
+    def sample_mask(self, keep: Keep) -> np.ndarray:
         """Images that are samples: bool (images,)."""
         kept = np.full(len(self.names), keep == "all")
         kept[self._owners] = True
@@ -319,7 +319,7 @@ class CocoFile:
         def shapes() -> Iterator[Shape]:
             for outline, id in zip(outlines, ids, strict=True):
                 try:
-                    yield shape_of(self._read(outline))
+                    yield parse_shape(self._read(outline))
                 except (ValueError, RecursionError) as error:
                     raise SourceError(
                         f"Objects.coco: {self.uri}: the segmentation of annotation {id} {error}"
@@ -345,7 +345,7 @@ _PIXEL_CENTER = 0.5  # the file counts pixels, and boxes are distances from the 
 _SHOWN = ("id", "image_id", "category_id", "bbox")
 
 
-def _paths_of(source: Any) -> list[str]:
+def _source_paths(source: Any) -> list[str]:
     paths = getattr(source, "paths", None)
     if not isinstance(paths, StringColumn):
         raise ConfigError.of(

@@ -26,7 +26,7 @@ Draw = Part | Literal["both"] | Sequence[Part]
 _PARTS = ("instances", "classes", "polygons")
 
 
-def masks_of(candidates: Any, where: Callable[[int], str], storage: Storage) -> Masks:
+def make_masks(candidates: Any, where: Callable[[int], str], storage: Storage) -> Masks:
     """Masks from uint8 (height, width) arrays, bytes or paths of PNGs; None for an image without.
 
     ConfigError names it.

@@ -110,7 +110,7 @@ class Runs(NamedTuple):
 Shape = Rings | Runs
 
 
-def shape_of(value: Any) -> Shape:
+def parse_shape(value: Any) -> Shape:
     """The outline of one object, as COCO or a user has it. ValueError says what is wrong."""
     if value is None:
         value = ()
@@ -302,7 +302,7 @@ def shape_lists(values: Sequence[Any], where: Callable[[int], str]) -> tuple[lis
         for i, image in enumerate(values):
             for k, value in enumerate(image):
                 try:
-                    yield shape_of(value)
+                    yield parse_shape(value)
                 except ValueError as error:
                     raise ConfigError(
                         f"Objects: instance mask {k} of {where(i)} {error}", field="instance_masks"

@@ -11,7 +11,7 @@ import numpy as np
 from fastfeed.errors import SourceError
 from fastfeed.printable import printable
 from fastfeed.sources.annotations.boxes import BoxLists
-from fastfeed.sources.annotations.shapes import Rings, ShapeLists, shape_of
+from fastfeed.sources.annotations.shapes import Rings, ShapeLists, parse_shape
 from fastfeed.sources.base import Optionals, Source
 from fastfeed.storage.local_file import read_file
 from fastfeed.storage.reads import is_local
@@ -90,7 +90,7 @@ def _polygons(file: str, lines: list[tuple[int, list[str]]]) -> tuple[np.ndarray
     shapes = []
     for line, words in lines:
         try:
-            shape = shape_of([[float(word) for word in words[1:]]])
+            shape = parse_shape([[float(word) for word in words[1:]]])
             assert isinstance(shape, Rings)
             left, top, right, bottom = shape.bounds.tolist()
             center = (left + right) / 2, (top + bottom) / 2

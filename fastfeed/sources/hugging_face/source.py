@@ -101,7 +101,7 @@ class HuggingFace(Derived, SourceMethods):
             data = data[choose("the DatasetDict", "split", split, list(data))]
             split = None
         dataset: Any = data if is_dataset(data) else None
-        blocks, order = ([], None) if dataset is None else blocks_of(dataset)
+        blocks, order = ([], None) if dataset is None else row_ranges(dataset)
         if dataset is not None:
             files = list(dict.fromkeys(block.path for block in blocks))
             self._place = f"{type(dataset).__name__} of {printable(files[0])}"
@@ -281,13 +281,13 @@ class RowRange(NamedTuple):
 
 
 def is_dataset(data: Any) -> bool:
-    """Return True for a Dataset, or for another kind of it that `blocks_of` refuses."""
+    """Return True for a Dataset, or for another kind of it that `row_ranges` refuses."""
     return hasattr(data, "features") and (
         hasattr(data, "cache_files") or hasattr(data, "_ex_iterable")
     )
 
 
-def blocks_of(dataset: Any) -> tuple[list[RowRange], np.ndarray | None]:
+def row_ranges(dataset: Any) -> tuple[list[RowRange], np.ndarray | None]:
     """The rows of files that a data set has, and the order of them, int64; None for all.
 
     ConfigError if it is in memory, streamed, transformed by a function, or has other columns than

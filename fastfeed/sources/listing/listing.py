@@ -21,7 +21,7 @@ import numpy as np
 from fastfeed.errors import SourceError
 from fastfeed.sources.listing.file_table import FileTable, in_pieces, unpacked
 from fastfeed.sources.listing.journal import FileJournal, Journal, MemoryJournal
-from fastfeed.sources.listing.listing_file import ARRAYS, suffix_of, write_listing
+from fastfeed.sources.listing.listing_file import ARRAYS, check_suffix, write_listing
 from fastfeed.sources.listing.local_tree import IMAGE_EXTENSIONS, LocalTree
 from fastfeed.sources.listing.remote_tree import RemoteTree, trimmed
 from fastfeed.sources.listing.skipped_files import SkippedFiles
@@ -66,7 +66,7 @@ def list_images(
     are left out, but not of a file that ends in ARRAYS, which is for ImageFolder alone.
     `allow_links`: as in LocalTree.
     """
-    suffix_of(out, who)
+    check_suffix(out, who)
     kinds = sorted({e.lower() for e in extensions})
     tree: Tree
     facts: dict[str, Any] = {"extensions": kinds} | (

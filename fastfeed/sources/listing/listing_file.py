@@ -37,7 +37,7 @@ ARRAYS = ".ffarrays"
 _COLUMNS = ("path", "class", "label", "size", "version")
 
 
-def suffix_of(path: str, who: str) -> str:
+def check_suffix(path: str, who: str) -> str:
     """`.parquet`, `.csv`, `.jsonl` or ARRAYS.
 
     ConfigError for another one, MissingExtra without PyArrow.
@@ -167,7 +167,7 @@ def read_listing(
     path: str, storage: Storage, versions: bool, who: str
 ) -> tuple[FileTable, list[str], SkippedFiles]:
     """Images labeled by folder, folders' names, and skipped files if the file has them."""
-    if suffix_of(path, who) == ARRAYS:
+    if check_suffix(path, who) == ARRAYS:
         return _read_arrays(path, versions, who)
     requested = {"class": True, "size": False} | ({"version": False} if versions else {})
     columns: dict[str, list[ColumnPart]] = {name: [] for name in ("path", *requested)}
@@ -189,7 +189,7 @@ def read_listing(
     )
     _check(rows.paths, path, who)
     facts: Any = {}
-    if suffix_of(path, who) == ".parquet":
+    if check_suffix(path, who) == ".parquet":
         from fastfeed.sources.tables.parquet import read_footer  # loads PyArrow
 
         metadata = read_footer(ShardReader([path], [stat], storage), 0).about.metadata or {}
@@ -227,7 +227,7 @@ def _arrays(path: str, who: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]
     return loaded
 
 
-def facts_of(path: str, who: str) -> dict[str, Any]:
+def read_header(path: str, who: str) -> dict[str, Any]:
     """The header of a listing as arrays: "root", and "left_out", file counts by extension."""
     return _arrays(path, who)[0]
 

@@ -12,7 +12,7 @@ import numpy as np
 from fastfeed.errors import SourceError
 from fastfeed.printable import printable
 from fastfeed.sources.listing.file_table import ROWS, FileTable
-from fastfeed.sources.listing.skipped_files import SkippedFiles, extension_of, is_hidden
+from fastfeed.sources.listing.skipped_files import SkippedFiles, file_extension, is_hidden
 from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.storage.local_file import over_files
 
@@ -147,7 +147,7 @@ class LocalTree:
 
     def _is_image(self, entry: os.DirEntry[str], skipped: SkippedFiles) -> bool:
         """True for an image's extension, even of a dangling link: that is a bad sample."""
-        kind = extension_of(entry.name)
+        kind = file_extension(entry.name)
         if kind in self._extensions:
             return True
         broken = entry.is_symlink() and not os.path.exists(entry.path)

@@ -20,13 +20,13 @@ from fastfeed.errors import SourceError
 from fastfeed.sources.listing.file_table import FileTable
 from fastfeed.sources.listing.skipped_files import (
     SkippedFiles,
-    extension_of,
+    file_extension,
     is_hidden,
     may_be_hidden,
 )
 from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.storage.filesystem import call, list_files
-from fastfeed.storage.reads import Stat, Unread, stat_of
+from fastfeed.storage.reads import Stat, Unread, parse_stat
 from fastfeed.storage.retry import RetryPolicy
 from fastfeed.storage.storage import Storage
 
@@ -150,7 +150,7 @@ class RemoteTree:
                     hidden[0] = folder
             elif path.endswith("/"):
                 continue  # what some tools put in place of a folder
-            elif (kind := extension_of(path.rpartition("/")[2])) in self._extensions:
+            elif (kind := file_extension(path.rpartition("/")[2])) in self._extensions:
                 images.append((above + path, stat))
             else:
                 skipped.add(kind, above + path)
@@ -172,17 +172,17 @@ class RemoteTree:
         if self._in_pages:
             look = partial(_s3, after=after)
         else:
-            look = _whole
+            look = _list_page
             policy = replace(policy, deadline_s=_WHOLE_S, attempt_s=_WHOLE_S, hedge=False)
         token = ""
         while True:
-            page = self._ask(address, partial(look, deep=deep, token=token), policy)
+            page = self._request(address, partial(look, deep=deep, token=token), policy)
             yield page
             if not page.token:
                 return
             token = page.token
 
-    def _ask(
+    def _request(
         self, address: str, question: Callable[[Any, str], Awaitable[_Page]], policy: RetryPolicy
     ) -> _Page:
         request = self._storage.submit(address, question, policy)
@@ -246,7 +246,7 @@ def _date(text: Any) -> datetime:
         return parse_timestamp(text)
 
 
-async def _whole(system: Any, path: str, deep: bool, token: str) -> _Page:
+async def _list_page(system: Any, path: str, deep: bool, token: str) -> _Page:
     if deep:
         response = (await list_files(system, path)).values()
     else:
@@ -260,5 +260,5 @@ async def _whole(system: Any, path: str, deep: bool, token: str) -> _Page:
         elif name is not None:
             # the size of a link, as SFTP has them, is not that of what it leads to
             sized = info["type"] == "file" and info.get("size") is not None
-            files.append((name, stat_of(info) if sized else Stat(-1, "")))
+            files.append((name, parse_stat(info) if sized else Stat(-1, "")))
     return _Page(files, folders)

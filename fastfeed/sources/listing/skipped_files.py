@@ -89,7 +89,7 @@ class SkippedFiles:
         return f"{text}{': ' if count == 1 else ', such as '}{printable(example)}"
 
 
-def extension_of(name: str) -> str:
+def file_extension(name: str) -> str:
     """The kind of a file by its name: its extension in lower case, or `(none)`."""
     return os.path.splitext(name)[1].lower() or "(none)"
 

@@ -189,7 +189,7 @@ def is_value(encoding: str) -> bool:
     return not kind or kind in _ARRAY_TYPES.values()
 
 
-def value_of(encoding: str, data: bytes) -> Any:
+def decode_value(encoding: str, data: bytes) -> Any:
     """Decode a number, text, bytes, array or JSON value; ValueError if the data does not fit."""
     if encoding in _TEXTS:
         return _TEXTS[encoding](data.decode())

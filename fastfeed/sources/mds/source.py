@@ -18,7 +18,7 @@ from fastfeed.errors import ConfigError, SourceError
 from fastfeed.printable import printable
 from fastfeed.runtime.addresses import FileRanges
 from fastfeed.runtime.json_file import parse_json
-from fastfeed.sources.access import Allow, IndexNames, allow_of
+from fastfeed.sources.access import Allow, IndexNames, parse_allow
 from fastfeed.sources.base import StoredFile
 from fastfeed.sources.label_values import LabelKind
 from fastfeed.sources.mds.shard import (
@@ -29,13 +29,13 @@ from fastfeed.sources.mds.shard import (
     DamagedSample,
     column_encodings,
     column_locations,
+    decode_value,
     header,
     image_file,
     is_image,
     is_label,
     is_value,
     short_value,
-    value_of,
 )
 from fastfeed.sources.shards.base import Paths, ShardedSource
 from fastfeed.sources.shards.build_index import ForwardReader
@@ -144,7 +144,7 @@ class MDSShards(ShardedSource):
         self._label_fields = label_fields(self._label)
         self._names = column_names(columns, "MDSShards")
         self._kinds: dict[str, str] = {}
-        self._allow = allow_of(allow_path, allow_host, allow_scheme, "MDSShards")
+        self._allow = parse_allow(allow_path, allow_host, allow_scheme, "MDSShards")
         super().__init__(
             shards,
             f"mds 1 image {image!r} label {self._label.argument!r}",
@@ -267,7 +267,7 @@ class MDSShards(ShardedSource):
         return list(header(reader)[1].names)
 
     def _value(self, name: str, data: bytes) -> Any:
-        return value_of(self._kinds[name], data)
+        return decode_value(self._kinds[name], data)
 
     def _kind(self, name: str) -> Kind:
         return KINDS.get(self._kinds[name], "bytes")

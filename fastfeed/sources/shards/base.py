@@ -176,13 +176,13 @@ class ShardedSource(SourceMethods, ABC):
     def uri(self, i: int) -> str:
         """Shard, offset and name: `train-0007.tar#512:n01.jpg`."""
         i = int(i)
-        return f"{self._shards.uris[self._index.shard_of(i)]}#{self._index.offsets[i]}:{self._index.name(i)}"
+        return f"{self._shards.uris[self._index.find_shard(i)]}#{self._index.offsets[i]}:{self._index.name(i)}"
 
     def sample_names(self, ids: np.ndarray) -> list[str]:
         """Name of the shard's file, and of the sample in it: `train-0007.tar:n01.jpg`."""
         files = [uri.rpartition("/")[2] for uri in self._shards.uris]
-        shards = self._index.shards_of(ids).tolist()
-        names = self._index.names_of(ids)
+        shards = self._index.find_shards(ids).tolist()
+        names = self._index.read_names(ids)
         return [f"{files[shard]}:{name}" for shard, name in zip(shards, names, strict=True)]
 
     def label(self, ids: np.ndarray) -> np.ndarray:

@@ -136,7 +136,7 @@ class ExtraColumns:
         offsets = index.offsets[entries]
         lengths = index.lengths[entries].astype(np.int64)
         skip = (offsets >= _NONE) | (lengths > self._largest[entries % len(self.names)])
-        shards = np.where(skip, -1, index.shards_of(entries))
+        shards = np.where(skip, -1, index.find_shards(entries))
         ranges = self._shards.ranges(
             shards, offsets, offsets + lengths, head=self._head, checks=index.checks[entries]
         )
@@ -150,7 +150,7 @@ class ExtraColumns:
         """Bytes of values; None for missing ones."""
         head = self._head
         index = self._index
-        shards = index.shards_of(entries).tolist()
+        shards = index.find_shards(entries).tolist()
         checks = index.checks[entries].tolist()
         lengths = index.lengths[entries].tolist()
         largest = self._largest[entries % len(self.names)].tolist()

@@ -22,7 +22,7 @@ import numpy as np
 
 from fastfeed.runtime.atomic_write import atomic_write
 from fastfeed.storage.reads import Stat
-from fastfeed.storage.shard_files import LazyBytes, OpenFile, budget, chunks_of, open_count
+from fastfeed.storage.shard_files import LazyBytes, OpenFile, budget, iter_chunks, open_count
 from fastfeed.system.descriptors import open_regular
 
 _FAMILY = b"fastfeed index "
@@ -156,26 +156,26 @@ class Index:
     def __len__(self) -> int:
         return len(self.offsets)
 
-    def shard_of(self, i: int) -> int:
+    def find_shard(self, i: int) -> int:
         """Number of the shard that holds sample i."""
-        return int(self.shards_of(i))
+        return int(self.find_shards(i))
 
-    def shards_of(self, ids: Any) -> np.ndarray:
+    def find_shards(self, ids: Any) -> np.ndarray:
         """Numbers of the shards that hold these samples."""
         return np.searchsorted(self.bounds, ids, side="right") - 1
 
     def name(self, i: int) -> str:
         """The sample's name in its shard."""
-        shard = self.shard_of(i)
-        ends = self._ends_of(max(i - 1, 0), i + 1)
+        shard = self.find_shard(i)
+        ends = self._name_ends(max(i - 1, 0), i + 1)
         first = 0 if i == self.bounds[shard] else int(ends[0])
         start = int(self._starts[shard])
         return self._names[start + first : start + int(ends[-1])].decode("utf-8", "surrogateescape")
 
-    def names_of(self, ids: np.ndarray) -> list[str]:
+    def read_names(self, ids: np.ndarray) -> list[str]:
         """Names of samples, which are read shard by shard."""
         names = [""] * len(ids)
-        shards = self.shards_of(ids)
+        shards = self.find_shards(ids)
         order = np.argsort(shards, kind="stable")
         for rows in np.split(order, np.flatnonzero(np.diff(shards[order])) + 1):
             if not len(rows):
@@ -184,16 +184,16 @@ class Index:
             first, last = self.bounds[shard : shard + 2].tolist()
             start, stop = self._starts[shard : shard + 2].tolist()
             text = self._names[start:stop]
-            ends = [0, *self._ends_of(first, last).tolist()]
+            ends = [0, *self._name_ends(first, last).tolist()]
             for row, k in zip(rows.tolist(), (ids[rows] - first).tolist(), strict=True):
                 names[row] = text[ends[k] : ends[k + 1]].decode("utf-8", "surrogateescape")
         return names
 
     def names(self) -> Iterable[bytes]:
         """All names and their ends, the input of a fingerprint."""
-        return chain(chunks_of(self._names), chunks_of(self._ends))
+        return chain(iter_chunks(self._names), iter_chunks(self._ends))
 
-    def _ends_of(self, first: int, last: int) -> np.ndarray:
+    def _name_ends(self, first: int, last: int) -> np.ndarray:
         return np.frombuffer(self._ends[4 * first : 4 * last], np.uint32)
 
     def section(self, shard: int) -> Section:
@@ -206,7 +206,7 @@ class Index:
         columns = {
             name: array
             for (name, _), array in zip(
-                _COLUMNS, (*arrays, self._ends_of(first, last)), strict=True
+                _COLUMNS, (*arrays, self._name_ends(first, last)), strict=True
             )
         }
         names = self._names[int(self._starts[shard]) : int(self._starts[shard + 1])]

@@ -171,7 +171,7 @@ def column_kind(schema: Any, name: str) -> Any:
     return kind
 
 
-def column_of(table: Any, name: str) -> Any:
+def get_column(table: Any, name: str) -> Any:
     """A column of a table, or a field `a.b` of a column of structs: a ChunkedArray."""
     column, *fields = path_to(table.schema, name)
     return pc.struct_field(table.column(column), fields) if fields else table.column(column)

@@ -71,7 +71,7 @@ def is_text(kind: ColumnType) -> bool:
     return kind in ("text", "date") or (not isinstance(kind, str) and not is_nested(kind))
 
 
-def type_of(value: Any, depth: int = 0) -> ColumnType:
+def infer_type(value: Any, depth: int = 0) -> ColumnType:
     """The type of a value. TypeConflict."""
     kind = _PLAIN.get(type(value))
     if kind == "int" and not -(1 << 63) <= value < 1 << 63:
@@ -81,9 +81,9 @@ def type_of(value: Any, depth: int = 0) -> ColumnType:
     if depth == MAX_DEPTH:
         raise TypeConflict(f"is nested more than {MAX_DEPTH} deep")
     if isinstance(value, list):
-        return ["list", merged_all(type_of(item, depth + 1) for item in value)]
+        return ["list", merged_all(infer_type(item, depth + 1) for item in value)]
     if isinstance(value, dict):
-        fields = [[str(name), type_of(item, depth + 1)] for name, item in value.items()]
+        fields = [[str(name), infer_type(item, depth + 1)] for name, item in value.items()]
         return ["struct", fields] if 0 < len(fields) <= _MAX_FIELDS else "json"
     if isinstance(value, datetime):
         return ["timestamp", "us", value.tzinfo is not None]
@@ -99,32 +99,32 @@ def merged_all(kinds: Iterable[ColumnType]) -> ColumnType:
     return reduce(merged, kinds, "null")
 
 
-def merged(one: ColumnType, other: ColumnType) -> ColumnType:
+def merged(first: ColumnType, second: ColumnType) -> ColumnType:
     """The type that holds the values of both. TypeConflict."""
-    if one == other or other == "null":
-        return one
-    if one == "null":
-        return other
-    if {str(one), str(other)} <= {"bool", "int", "float"}:
-        return "float" if "float" in (one, other) else "int"
-    if "json" in (one, other) and (is_nested(one) or is_nested(other)):
+    if first == second or second == "null":
+        return first
+    if first == "null":
+        return second
+    if {str(first), str(second)} <= {"bool", "int", "float"}:
+        return "float" if "float" in (first, second) else "int"
+    if "json" in (first, second) and (is_nested(first) or is_nested(second)):
         return "json"
-    if isinstance(one, list) and isinstance(other, list) and one[0] == other[0]:
-        if one[0] == "list":
-            return ["list", merged(one[1], other[1])]
-        if one[0] == "timestamp" and one[2] == other[2]:
-            return max(one, other, key=lambda kind: _UNITS.index(kind[1]))
-        if one[0] == "decimal":
-            whole = max(one[1] - one[2], other[1] - other[2])
-            scale = max(one[2], other[2])
+    if isinstance(first, list) and isinstance(second, list) and first[0] == second[0]:
+        if first[0] == "list":
+            return ["list", merged(first[1], second[1])]
+        if first[0] == "timestamp" and first[2] == second[2]:
+            return max(first, second, key=lambda kind: _UNITS.index(kind[1]))
+        if first[0] == "decimal":
+            whole = max(first[1] - first[2], second[1] - second[2])
+            scale = max(first[2], second[2])
             return ["decimal", whole + scale, scale]
-        if one[0] == "struct":
-            fields = dict(one[1])
-            for name, kind in other[1]:
+        if first[0] == "struct":
+            fields = dict(first[1])
+            for name, kind in second[1]:
                 fields[name] = merged(fields.get(name, "null"), kind)
             pairs = [list(pair) for pair in fields.items()]
             return ["struct", pairs] if len(pairs) <= _MAX_FIELDS else "json"
-    raise TypeConflict(f"holds {words(other)}, those before {words(one)}")
+    raise TypeConflict(f"holds {words(second)}, those before {words(first)}")
 
 
 def settled(kind: ColumnType) -> ColumnType:

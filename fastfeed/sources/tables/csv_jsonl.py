@@ -19,8 +19,8 @@ from fastfeed.sources.tables.column_types import (
     ColumnType,
     TypeConflict,
     as_text,
+    infer_type,
     merged,
-    type_of,
 )
 from fastfeed.sources.tables.columns import Codes, ColumnPart, TextLists
 from fastfeed.sources.tables.string_column import StringColumn
@@ -309,7 +309,7 @@ def any_part(
     kind: ColumnType = "null"
     for row, value in enumerate(values):
         try:
-            kind = merged(kind, type_of(value))
+            kind = merged(kind, infer_type(value))
         except TypeConflict as error:
             raise SourceError(_in_row(name, uri, first + row, str(error))) from None
     texts = StringColumn.of_bytes([as_text(kind, value) for value in values])

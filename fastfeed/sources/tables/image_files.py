@@ -31,7 +31,7 @@ from fastfeed.storage.reads import (
     Pending,
     Unread,
     is_local,
-    stat_of,
+    parse_stat,
 )
 from fastfeed.storage.storage import Storage
 from fastfeed.system.within import Within
@@ -268,7 +268,7 @@ class _VersionedRead:
     def _next(self, info: Any) -> Pending:
         if isinstance(info, Unread):
             return Completed(info)
-        stat = stat_of(info)
+        stat = parse_stat(info)
         is_versioned = stat.size and stat.version  # else it might change unseen
         span = ByteRange(self._uri, 0, stat.size, stat) if is_versioned else ByteRange(self._uri)
         return MappedRead(self._storage.fetch([span])[0], or_empty)

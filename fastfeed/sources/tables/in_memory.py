@@ -173,7 +173,7 @@ def _arrow_parts(
     from fastfeed.sources.tables.arrow import (  # loads PyArrow
         as_table,
         column_kind,
-        column_of,
+        get_column,
         holds_images,
         part,
     )
@@ -186,7 +186,7 @@ def _arrow_parts(
         if holds_images(stored_type) and column not in any_type:
             raise SourceError(_unreadable(column, name, str(stored_type)))
         row = 0
-        for chunk in column_of(content, column).chunks:
+        for chunk in get_column(content, column).chunks:
             own = part(chunk, coded, column, name, row)
             if isinstance(own.values, np.ndarray):  # a view of a table that may be large
                 own = replace(own, values=np.array(own.values))

@@ -222,12 +222,12 @@ def _class_labels(
 def _cache_path(files: Files, requested: RequestedColumns) -> Path:
     uris = [os.path.abspath(uri) if is_local(uri) else uri for uri, _ in files]
     name = hashlib.sha256(
-        "\0".join([_asked(requested), *uris]).encode("utf-8", "surrogateescape")
+        "\0".join([_describe_columns(requested), *uris]).encode("utf-8", "surrogateescape")
     ).hexdigest()[:16]
     return cache_folder() / "tables" / f"{name}.ffarrays"
 
 
-def _asked(requested: RequestedColumns) -> str:
+def _describe_columns(requested: RequestedColumns) -> str:
     return f"{_MEANING} {requested!r}"
 
 
@@ -239,7 +239,7 @@ def _load_cached(path: Path, files: Files, requested: RequestedColumns) -> Opene
         return None
     header, arrays = cached
     stats = [[stat.size, stat.version] for _, stat in files]
-    if header["asked"] != _asked(requested) or header["stats"] != stats:
+    if header["asked"] != _describe_columns(requested) or header["stats"] != stats:
         return None
     known: dict[str, Any] = {name: header[name] for name in _KEPT}
     known["classes"] = tuple(known["classes"])
@@ -351,7 +351,7 @@ def _save_cached(
 ) -> OpenedTable:
     stats = [[stat.size, stat.version] for _, stat in opened.files]
     known = {name: getattr(opened, name) for name in _KEPT}
-    header = {"asked": _asked(requested), "stats": stats, **known}
+    header = {"asked": _describe_columns(requested), "stats": stats, **known}
     try:
         save(path, header, arrays)
         trim_cache(path.parent.parent, path)

@@ -14,7 +14,7 @@ from typing import Any
 from fastfeed.errors import MissingExtra, SourceError
 from fastfeed.sources.tables.columns import ColumnPart
 from fastfeed.sources.tables.csv_jsonl import no_column
-from fastfeed.sources.tables.parquet_footer import PageTotals, RowGroup, pages_of, row_groups
+from fastfeed.sources.tables.parquet_footer import PageTotals, RowGroup, row_groups, scan_pages
 from fastfeed.storage.event_loop import results
 from fastfeed.storage.reads import Unread, readable
 from fastfeed.storage.shard_files import ShardReader
@@ -25,7 +25,7 @@ try:
     import pyarrow.parquet as pq
 except ImportError as error:
     raise MissingExtra.of("Table", "PyArrow", "parquet") from error
-from fastfeed.sources.tables.arrow import column_kind, column_of, image_fields, part
+from fastfeed.sources.tables.arrow import column_kind, get_column, image_fields, part
 
 _MAGIC = b"PAR1"
 _TAIL = 256 << 10  # bytes read at first for the footer
@@ -159,7 +159,7 @@ def _is_empty(shards: ShardReader, file: int, footer: Footer, leaf: str) -> bool
         pages = _pages(pieces, footer, range(len(footer.groups)), [leaf])
         if pages.most > len(footer.groups) * _NO_IMAGES + 9 * pages.values:
             return False
-        column = column_of(_open(pieces, footer.about).read(columns=[leaf]), leaf)
+        column = get_column(_open(pieces, footer.about).read(columns=[leaf]), leaf)
     except _DAMAGE as error:
         raise SourceError(f"Table: {footer.uri} is damaged: {error}") from error
     return column.null_count == len(column)
@@ -190,7 +190,7 @@ def read_parquet(
             for table in _tables(pieces, footer, groups, list(fields.values()), budget):
                 for name, coded in requested.items():
                     row = first
-                    for piece in column_of(table, fields[name]).chunks:
+                    for piece in get_column(table, fields[name]).chunks:
                         values = part(piece, coded, name, footer.uri, row)
                         budget.take(values.bytes, footer.uri)
                         yield name, values
@@ -230,10 +230,10 @@ def _pages(
     """The pages of columns in row groups. ValueError."""
     pages = PageTotals()
     for group in groups:
-        chunks = [chunk for name in names for chunk in footer.groups[group].chunks_of(name)]
+        chunks = [chunk for name in names for chunk in footer.groups[group].column_chunks(name)]
         for chunk in chunks:
             pieces.seek(chunk.start)
-            own = pages_of(pieces.read(chunk.size), chunk.values)
+            own = scan_pages(pieces.read(chunk.size), chunk.values)
             own.values = max(own.values, footer.groups[group].rows)
             pages.add(own)
     return pages
@@ -247,7 +247,7 @@ def _longest(pieces: PrefetchedFile, footer: Footer, groups: list[int], names: l
         for group in groups:
             for name in names:
                 batch = next(file.iter_batches(1, row_groups=[group], columns=[name]))
-                column = column_of(pa.Table.from_batches([batch]), name).chunk(0)
+                column = get_column(pa.Table.from_batches([batch]), name).chunk(0)
                 if not pa.types.is_dictionary(column.type):
                     return _UNKNOWN
                 longest = max(longest, pc.max(pc.binary_length(column.dictionary)).as_py() or 0)
@@ -267,7 +267,7 @@ def images(
 ) -> pa.ChunkedArray:
     """The images' bytes in a row group, whose bytes in the file are `chunk`. BadFile, TooLarge."""
     try:
-        pages = pages_of(chunk, rows)
+        pages = scan_pages(chunk, rows)
         limit = max(memory, _IMAGE_RATIO * len(chunk))
         if pages.least > limit:
             raise TooLarge(
@@ -276,7 +276,7 @@ def images(
             )
         # values of a dictionary that are repeated stay one
         file = _open(pieces, about, [leaf] if pages.most > limit else None)
-        data = column_of(file.read_row_group(group, columns=[leaf], use_threads=False), leaf)
+        data = get_column(file.read_row_group(group, columns=[leaf], use_threads=False), leaf)
     except _DAMAGE as error:
         raise BadFile(str(error)) from error
     if len(data) != rows:

@@ -54,7 +54,7 @@ class RowGroup:
     rows: int = 0
     chunks: list[ColumnChunk] = field(default_factory=list)
 
-    def chunks_of(self, name: str) -> list[ColumnChunk]:
+    def column_chunks(self, name: str) -> list[ColumnChunk]:
         """Chunks of a column, or of a field of one."""
         return [c for c in self.chunks if c.path == name or c.path.startswith(name + ".")]
 
@@ -63,7 +63,7 @@ class RowGroup:
 
         ValueError.
         """
-        own = self.chunks_of(name)
+        own = self.column_chunks(name)
         if not own:
             raise ValueError(f"a row group without column {name!r}")
         return min(c.start for c in own), max(c.stop for c in own), sum(c.unpacked for c in own)
@@ -199,7 +199,7 @@ class PageTotals:
         self.longest = max(self.longest, more.longest)
 
 
-def pages_of(chunk: Any, count: int) -> PageTotals:
+def scan_pages(chunk: Any, count: int) -> PageTotals:
     """Pages of one column chunk (its bytes) with `count` values.
 
     ValueError if it is damaged.

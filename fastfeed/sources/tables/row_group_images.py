@@ -291,9 +291,11 @@ def touched(open: int, expected: int, rows: int) -> int:
     return open * (-(-expected // (open * rows)) + 1)
 
 
-def open_at_once(kept: int, expected: int, rows: int) -> int:
+def open_at_once(capacity: int, expected: int, rows: int) -> int:
     """Row groups an order may have open so that all touched ones are kept; 0 if not even one."""
-    return next((open for open in range(kept, 0, -1) if touched(open, expected, rows) <= kept), 0)
+    return next(
+        (open for open in range(capacity, 0, -1) if touched(open, expected, rows) <= capacity), 0
+    )
 
 
 class _Coming:
@@ -457,7 +459,7 @@ def _column(
 ) -> _Column | None:
     """None where structs have no paths. ValueError, BadFile."""
     groups = row_groups(_footer(arrays, file), shards.stats[file].size)
-    if not all(group.chunks_of(name) for group in groups):
+    if not all(group.column_chunks(name) for group in groups):
         return None
     edges = [0, *accumulate(group.rows for group in groups)]
     return _Column(

@@ -82,7 +82,7 @@ class TableSource(SourceMethods):
         )
         self.label_spec = CLASS_NUMBER if self._labels is None else self._labels.spec
         self._groups: RowGroups | None = None
-        roots = [self._root or folder_of(uri) for uri in uris]
+        roots = [self._root or table_folder(uri) for uri in uris]
         access = None if self._allow is None else Access.of(uris, roots, *self._allow)
         if opened.leaf is None:
             paths = StringColumn(self._arrays["paths"], self._arrays["path_ends"])
@@ -319,7 +319,7 @@ class TableSource(SourceMethods):
         return summary(type(self).__name__, self._where.uris, len(self), self.classes)
 
 
-def memory_of(memory: int | str) -> int:
+def parse_memory(memory: int | str) -> int:
     """Bytes that row groups may take. ConfigError."""
     try:
         return in_bytes(memory)
@@ -329,7 +329,7 @@ def memory_of(memory: int | str) -> int:
         ) from error
 
 
-def folder_of(uri: str) -> str:
+def table_folder(uri: str) -> str:
     """Folder of a table, at which its paths begin."""
     return os.path.dirname(uri) if is_local(uri) else uri.partition("?")[0].rpartition("/")[0]
 

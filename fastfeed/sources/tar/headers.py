@@ -235,18 +235,18 @@ def strip_dot_slash(name: str) -> str:
 
 
 def _names(
-    kind: bytes, data: bytes, own: dict[str, str] | None, shared: dict[str, str]
+    kind: bytes, data: bytes, overrides: dict[str, str] | None, shared: dict[str, str]
 ) -> tuple[dict[str, str] | None, dict[str, str]]:
     """Overrides for the next member and for all further ones, after one naming header."""
-    if own is None:
-        return own, shared
+    if overrides is None:
+        return overrides, shared
     if kind in b"KL":
         text = data.partition(b"\0")[0].decode("utf-8", "surrogateescape")
-        return own | {"path" if kind == b"L" else "linkpath": text}, shared
+        return overrides | {"path" if kind == b"L" else "linkpath": text}, shared
     records = _pax(data)
     if records is None:
         return None, shared
-    return (own, shared | records) if kind == b"g" else (own | records, shared)
+    return (overrides, shared | records) if kind == b"g" else (overrides | records, shared)
 
 
 def _pax(data: bytes) -> dict[str, str] | None:

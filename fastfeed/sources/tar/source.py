@@ -16,7 +16,7 @@ from fastfeed.arguments import checked_early
 from fastfeed.errors import ConfigError
 from fastfeed.printable import printable
 from fastfeed.runtime.addresses import FileRanges
-from fastfeed.sources.access import allow_of
+from fastfeed.sources.access import parse_allow
 from fastfeed.sources.base import StoredFile
 from fastfeed.sources.label_values import LabelKind, RequestedLabel
 from fastfeed.sources.listing.local_tree import IMAGE_EXTENSIONS
@@ -170,7 +170,7 @@ class TarShards(ShardedSource):
         )
         images_key = ",".join(self._images) if self._prefers else "any"
         kind = f"tar 3 images {images_key} label {self._label.argument}"
-        self._allow = allow_of(allow_path, allow_host, allow_scheme, "TarShards")
+        self._allow = parse_allow(allow_path, allow_host, allow_scheme, "TarShards")
         super().__init__(
             shards,
             kind,
@@ -344,7 +344,7 @@ class _Samples:
             for name, (own, field) in zip(label.names, self._tar._label_fields, strict=True):
                 if own != extension:
                     continue
-                value = _field_of(data, extension, field)
+                value = _parse_label(data, extension, field)
                 if label.is_class:
                     value = _class_label(value)
                 elif label.kind != "text" and not extension.endswith(("json", "npy")):
@@ -418,7 +418,7 @@ def _label_bytes(reader: ForwardReader, member: Member) -> bytes:
     return data
 
 
-def _field_of(data: bytes, extension: str, field: str) -> Any:
+def _parse_label(data: bytes, extension: str, field: str) -> Any:
     """The value of a label: an array, a JSON value or a text. ValueError."""
     if extension.endswith("npy"):
         return read_npy(data)

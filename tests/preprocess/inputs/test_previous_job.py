@@ -23,7 +23,7 @@ from fastfeed.preprocess.inputs.source_spec import open_input
 from fastfeed.preprocess.model.plan import JobPlan, ordered
 from fastfeed.preprocess.model.recipe import FORMATS, Encoding, Packing, Recipe, Scaling
 from fastfeed.preprocess.model.record import Entry, ShardRecord
-from fastfeed.sources.detect import kind_of
+from fastfeed.sources.detect import detect_kind
 from fastfeed.storage.reads import Unread
 from fastfeed.storage.storage import Storage
 
@@ -193,24 +193,24 @@ def test_folders_around_a_job_are_not_the_job(tmp_path: Path) -> None:
 
 
 def test_kinds_of_local_folders(tmp_path: Path) -> None:
-    assert kind_of(str(folder(tmp_path / "photos", {"a": 1}))) == "folder"
-    assert kind_of(str(shard_folder(tmp_path / "s", (2,)))) == "tar"
-    assert kind_of(str(record_folder(tmp_path / "r", (2,)))) == "tfrecord"
-    assert kind_of(str(mds_folder(tmp_path / "m", (2,)))) == "mds"
-    assert kind_of(str(raw_folder(tmp_path / "n", (2,)))) == "raw"
+    assert detect_kind(str(folder(tmp_path / "photos", {"a": 1}))) == "folder"
+    assert detect_kind(str(shard_folder(tmp_path / "s", (2,)))) == "tar"
+    assert detect_kind(str(record_folder(tmp_path / "r", (2,)))) == "tfrecord"
+    assert detect_kind(str(mds_folder(tmp_path / "m", (2,)))) == "mds"
+    assert detect_kind(str(raw_folder(tmp_path / "n", (2,)))) == "raw"
     (tmp_path / "m" / "index.json").unlink()
-    assert kind_of(str(tmp_path / "m")) == "mds"
+    assert detect_kind(str(tmp_path / "m")) == "mds"
     (tmp_path / "s" / "cover.jpg").write_bytes(jpeg(0))
-    assert kind_of(str(tmp_path / "s")) == "folder"
+    assert detect_kind(str(tmp_path / "s")) == "folder"
     (tmp_path / "n" / "deeper").mkdir()
-    assert kind_of(str(tmp_path / "n")) == "folder"
-    assert kind_of(str(tmp_path)) == "folder"
-    assert kind_of(str(folder(tmp_path / "star.tar", {"a": 1}) / "a")) == "folder"
+    assert detect_kind(str(tmp_path / "n")) == "folder"
+    assert detect_kind(str(tmp_path)) == "folder"
+    assert detect_kind(str(folder(tmp_path / "star.tar", {"a": 1}) / "a")) == "folder"
     (tmp_path / "train.tfrecord").mkdir()
     (tmp_path / "train.tfrecord" / "part-00000-of-00001").write_bytes(b"")
-    assert kind_of(str(tmp_path / "train.tfrecord")) == "tfrecord"
+    assert detect_kind(str(tmp_path / "train.tfrecord")) == "tfrecord"
     (tmp_path / "photos" / "index.json").write_text("[1]")
-    assert kind_of(str(tmp_path / "photos")) == "folder"
+    assert detect_kind(str(tmp_path / "photos")) == "folder"
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_kinds_of_local_folders(tmp_path: Path) -> None:
     [("s3://b/train/index.json", "mds"), ("s-{0..3}.mds", "mds"), ("s3://b/*.npy", "raw")],
 )
 def test_kinds_by_name(name: str, kind: str) -> None:
-    assert kind_of(name) == kind
+    assert detect_kind(name) == kind
 
 
 def test_commands_open_mds_and_pixels(tmp_path: Path) -> None:

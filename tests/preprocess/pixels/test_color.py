@@ -14,7 +14,7 @@ from helpers.preprocess.rasters import without_kernel
 from PIL import Image, ImageCms
 
 from fastfeed.preprocess.pixels import decode
-from fastfeed.preprocess.pixels.color import profile_of
+from fastfeed.preprocess.pixels.color import read_profile
 from fastfeed.preprocess.pixels.decode import Rasterizer
 from fastfeed.preprocess.pixels.image_info import ImageInfo, image_info
 
@@ -286,7 +286,7 @@ def test_the_matte_is_srgb_whatever_the_image_is(matte):
 def test_profiles_are_read_once_and_by_several_threads():
     found = []
     threads = [
-        threading.Thread(target=lambda: found.append(profile_of(P3, "RGB"))) for _ in range(4)
+        threading.Thread(target=lambda: found.append(read_profile(P3, "RGB"))) for _ in range(4)
     ]
     for thread in threads:
         thread.start()
@@ -294,8 +294,8 @@ def test_profiles_are_read_once_and_by_several_threads():
         thread.join()
     assert [profile.name for profile in found] == ["Display P3"] * 4
     assert (
-        profile_of(bytes(P3), "RGB") is profile_of(P3, "RGB")
-        and profile_of(P3, "L").name == "damaged"
+        read_profile(bytes(P3), "RGB") is read_profile(P3, "RGB")
+        and read_profile(P3, "L").name == "damaged"
     )
-    many = [profile_of(icc.rgb_profile("Adobe RGB", f"screen {k}"), "RGB") for k in range(70)]
-    assert many[-1].name == "screen 69" and profile_of(P3, "RGB").name == "Display P3"
+    many = [read_profile(icc.rgb_profile("Adobe RGB", f"screen {k}"), "RGB") for k in range(70)]
+    assert many[-1].name == "screen 69" and read_profile(P3, "RGB").name == "Display P3"

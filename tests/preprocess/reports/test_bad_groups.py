@@ -13,7 +13,7 @@ import pytest
 from helpers.photos import jpeg
 from helpers.small_jobs import InlineEngine, finished_job, recipe, source
 
-from fastfeed.cli.preprocess.values import again
+from fastfeed.cli.preprocess.values import job_command
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess import BadFilter, run
 from fastfeed.preprocess.model.edits import NO_LABEL, REMOVED, Edits
@@ -241,7 +241,7 @@ def test_a_retry_of_names_that_was_interrupted_is_resumed(job: Job, tmp_path: Pa
 
 @pytest.mark.parametrize("name", ["a b", "it's", "\x1b[31m\n'x\\", "\udcff\t", "ä"])
 def test_a_shell_reads_the_words_of_a_command(name: str, tmp_path: Path) -> None:
-    line = again("bad", name, "shards", "", request={}, target=None)
+    line = job_command("bad", name, "shards", "", request={}, target=None)
     assert line.isprintable()
     words = line.removeprefix("fastfeed preprocess bad ").removesuffix(" shards")
     done = subprocess.run(["bash", "-c", f"printf %s {words}"], capture_output=True, check=True)

@@ -13,7 +13,7 @@ from helpers.profiler import fake_nsys
 
 from fastfeed.profiler.runner.output_folder import free_folder
 from fastfeed.profiler.runner.session import detect_launcher, interpreter, record
-from fastfeed.profiler.runner.settings import RecordingSettings, rank_of
+from fastfeed.profiler.runner.settings import RecordingSettings, launcher_rank
 
 pytestmark = pytest.mark.slow
 
@@ -92,9 +92,11 @@ def test_ranks_have_the_interpreter_of_their_launcher(tmp_path: Path):
 
 
 def test_finds_its_rank():
-    assert rank_of({}) is None and rank_of({"RANK": "x"}) is None
-    assert rank_of({"RANK": "3", "SLURM_PROCID": "0"}) == 3  # torchrun in a job: the inner one
-    assert rank_of({"SLURM_PROCID": "5"}) == 5
+    assert launcher_rank({}) is None and launcher_rank({"RANK": "x"}) is None
+    assert (
+        launcher_rank({"RANK": "3", "SLURM_PROCID": "0"}) == 3
+    )  # torchrun in a job: the inner one
+    assert launcher_rank({"SLURM_PROCID": "5"}) == 5
 
 
 def test_ranks_agree_on_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -23,7 +23,7 @@ from helpers.profiler.signalled import when_ready
 from fastfeed.errors import TraceError
 from fastfeed.profiler import readers
 from fastfeed.profiler.runner import nsight
-from fastfeed.profiler.runner.recorder import options_of
+from fastfeed.profiler.runner.recorder import supported_options
 from fastfeed.profiler.runner.session import record
 from fastfeed.profiler.runner.settings import Recording, RecordingSettings
 
@@ -73,7 +73,15 @@ def run(
 
 
 def test_knows_the_light_options(nsys: Path):
-    assert {"trace", "sample", "cpuctxsw", "wait", "kill", "delay", "duration"} <= options_of(nsys)
+    assert {
+        "trace",
+        "sample",
+        "cpuctxsw",
+        "wait",
+        "kill",
+        "delay",
+        "duration",
+    } <= supported_options(nsys)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from helpers.products import in_turn
 from helpers.profiler.results_made import device
 
 from fastfeed.profiler.model.causes import Cause
-from fastfeed.profiler.model.kernel_names import framework_of
+from fastfeed.profiler.model.kernel_names import detect_framework
 from fastfeed.profiler.model.result import DeviceResult
 from fastfeed.profiler.verdict.advice import remedies
 
@@ -90,4 +90,4 @@ def test_pytorchs_loader_keeps_its_words_under_jax():
     ],
 )
 def test_the_framework_is_known_by_names(names: list[str], framework: str):
-    assert framework_of(names) == framework
+    assert detect_framework(names) == framework

@@ -11,7 +11,7 @@ from helpers.feeds import feed
 
 import fastfeed as ff
 from fastfeed.errors import ConfigError
-from fastfeed.sources.annotations.shapes import Rings, Runs, shape_of
+from fastfeed.sources.annotations.shapes import Rings, Runs, parse_shape
 
 # (height, width), polygons, and the runs that pycocotools 2.0.11 makes of them
 COCO: list[tuple[list[int], list[list[float]], str]] = [
@@ -57,51 +57,51 @@ def near_edges(rings: list[list[float]], size: tuple[int, int], distance: float)
 def test_polygons_are_those_of_pycocotools_but_at_their_edges(
     size: list[int], rings: list[list[float]], text: str
 ) -> None:
-    runs = shape_of({"size": size, "counts": text})
+    runs = parse_shape({"size": size, "counts": text})
     assert isinstance(runs, Runs) and runs.size == tuple(size)
     want = runs.pixels(runs.size)
-    got = shape_of(rings).pixels(runs.size)
+    got = parse_shape(rings).pixels(runs.size)
     assert got.dtype == np.uint8 and want.sum() > 20
     far = ~near_edges(rings, runs.size, 0.5)
     np.testing.assert_array_equal(got[far], want[far])
     assert (got != want).sum() < 0.1 * want.sum()
-    again = shape_of({"size": size, "counts": runs.counts.tolist()})
+    again = parse_shape({"size": size, "counts": runs.counts.tolist()})
     np.testing.assert_array_equal(again.pixels(runs.size), want)
-    np.testing.assert_array_equal(shape_of(want).pixels(runs.size), want)
+    np.testing.assert_array_equal(parse_shape(want).pixels(runs.size), want)
 
 
 def test_a_pixel_belongs_to_a_polygon_that_its_center_is_in() -> None:
-    square = shape_of([[1.5, 0.5, 4.5, 0.5, 4.5, 3.5, 1.5, 3.5]])
+    square = parse_shape([[1.5, 0.5, 4.5, 0.5, 4.5, 3.5, 1.5, 3.5]])
     assert isinstance(square, Rings)
     want = np.zeros((5, 6), np.uint8)
     want[0:3, 1:4] = 1  # a center on the left or upper edge is inside
     np.testing.assert_array_equal(square.pixels((5, 6)), want)
     np.testing.assert_array_equal(square.bounds, [1.5, 0.5, 4.5, 3.5])
-    beyond = shape_of([np.array([[-9.0, -9], [99, -9], [99, 99], [-9, 99]])])
+    beyond = parse_shape([np.array([[-9.0, -9], [99, -9], [99, 99], [-9, 99]])])
     assert beyond.pixels((5, 6)).all()
-    twice = shape_of([[0, 0, 4, 0, 4, 5, 0, 5], [2, 0, 6, 0, 6, 5, 2, 5]])
+    twice = parse_shape([[0, 0, 4, 0, 4, 5, 0, 5], [2, 0, 6, 0, 6, 5, 2, 5]])
     assert twice.pixels((5, 6)).all(), "rings are joined"
-    nothing = shape_of(None)
+    nothing = parse_shape(None)
     assert not nothing.pixels((5, 6)).any() and nothing.bounds.tolist() == [0] * 4
 
 
 def test_runs_go_down_the_columns() -> None:
     pixels = np.zeros((4, 5), bool)
     pixels[1:3, 2] = pixels[3, 3] = True
-    runs = shape_of(pixels)
+    runs = parse_shape(pixels)
     assert isinstance(runs, Runs) and runs.counts.tolist() == [9, 2, 4, 1, 4]
     np.testing.assert_array_equal(runs.bounds, [2, 1, 4, 4])
-    across = shape_of({"size": [4, 5], "counts": [2, 7, 11]})
+    across = parse_shape({"size": [4, 5], "counts": [2, 7, 11]})
     np.testing.assert_array_equal(across.bounds, [0, 0, 3, 4])
-    assert shape_of(np.ones((2, 3), np.uint8)).bounds.tolist() == [0, 0, 3, 2]
-    assert shape_of(np.zeros((2, 3), np.uint8)).bounds.tolist() == [0] * 4
+    assert parse_shape(np.ones((2, 3), np.uint8)).bounds.tolist() == [0, 0, 3, 2]
+    assert parse_shape(np.zeros((2, 3), np.uint8)).bounds.tolist() == [0] * 4
 
 
 @pytest.mark.parametrize("turn", range(1, 9))
 def test_outlines_of_stored_images_turn_with_them(turn: int) -> None:
-    rings = shape_of([[1, 2, 8, 3, 6, 10, 2, 9]])
+    rings = parse_shape([[1, 2, 8, 3, 6, 10, 2, 9]])
     pixels = rings.pixels((12, 10))
-    runs = shape_of(pixels)
+    runs = parse_shape(pixels)
     size = (12, 10) if turn < 5 else (10, 12)
     got = rings.displayed(turn, np.array(size)).pixels(size)
     want = runs.displayed(turn, np.array(size)).pixels(size)

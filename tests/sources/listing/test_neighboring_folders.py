@@ -56,7 +56,7 @@ def serve(monkeypatch):
         monkeypatch.setattr(remote_tree, "_s3", bucket.look)
         monkeypatch.setattr(
             remote_tree.RemoteTree,
-            "_ask",
+            "_request",
             lambda self, address, question, policy: asyncio.run(
                 question(None, address.partition("://")[2])
             ),
@@ -124,7 +124,7 @@ def test_the_same_as_folder_by_folder(keys, page, at_once):
         patch.setattr(remote_tree, "_s3", bucket.look)
         patch.setattr(
             remote_tree.RemoteTree,
-            "_ask",
+            "_request",
             lambda self, address, question, policy: asyncio.run(
                 question(None, address.partition("://")[2])
             ),

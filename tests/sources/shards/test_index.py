@@ -65,7 +65,7 @@ def test_what_is_saved_is_loaded(saved):
     assert content(index) == content(Index.of(KIND, PARTS))
     assert len(index) == 8
     assert index.bounds.tolist() == [0, 3, 3, 7, 8]
-    assert [index.shard_of(i) for i in range(8)] == [0, 0, 0, 2, 2, 2, 2, 3]
+    assert [index.find_shard(i) for i in range(8)] == [0, 0, 0, 2, 2, 2, 2, 3]
     names = ("a.tar/3", "b.tar/rose", "b.tar/7", "c.tar/aster")
     assert [index.name(i) for i in (0, 3, 6, 7)] == [f"{name}/ü\udcff" for name in names]
     assert index.labels.tolist() == [3, -1, 2**31 - 1, 3, 2, -1, 0, 1]
@@ -95,7 +95,7 @@ def test_names_stay_in_the_file_and_survive_its_replacement(tmp_path):
 def test_names_of_many_samples_are_those_of_each(saved):
     index = load(saved)
     for ids in (np.arange(len(index)), np.array([6, 0, 7, 0, 3]), np.arange(0)):
-        assert index.names_of(ids) == [index.name(i) for i in ids.tolist()]
+        assert index.read_names(ids) == [index.name(i) for i in ids.tolist()]
 
 
 def test_texts_that_no_sample_has_any_more_are_forgotten(tmp_path):

@@ -47,13 +47,13 @@ def nest(
     start: np.ndarray,
     end: np.ndarray,
     name: np.ndarray,
-    own: np.ndarray,
-    work: np.ndarray,
+    own_launches: np.ndarray,
+    all_launches: np.ndarray,
     still: np.ndarray,
 ) -> Frames:
     """Frames from ranges of one thread; those shorter than 20 us are left out.
 
-    `own` and `work`: sorted launches of work other than copies to the device, int64 ns, by this
+    `own_launches` and `all_launches`: sorted launches of work other than copies to the device, int64 ns, by this
     thread and by any of the process. `still`: the set of long spans without any.
     """
     rows = np.flatnonzero(end - start >= _MIN_NS)
@@ -71,7 +71,9 @@ def nest(
         np.where((depth > 0) & (above >= 0), by_depth[np.maximum(above, 0)], -1) if count else index
     )
     levels = tuple(np.split(by_depth, np.flatnonzero(np.diff(depth[by_depth])) + 1))
-    has_own, has_any = (np.searchsorted(at, end) > np.searchsorted(at, start) for at in (own, work))
+    has_own, has_any = (
+        np.searchsorted(at, end) > np.searchsorted(at, start) for at in (own_launches, all_launches)
+    )
     is_quiet = ~has_own & (~has_any | (overlap(spans(start, end), still) >= _STILL * (end - start)))
     frames = Frames(start, end, name[rows], parent, index, levels)
     return replace(frames, outer=frames.around(is_quiet))

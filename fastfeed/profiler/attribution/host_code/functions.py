@@ -11,7 +11,7 @@ from fastfeed.profiler.attribution.host_code.frames import Frames, self_time
 from fastfeed.profiler.attribution.host_code.kinds import LONG_NS
 from fastfeed.profiler.attribution.host_code.names import RecordedFunction, parse
 from fastfeed.profiler.model.causes import Cause
-from fastfeed.profiler.model.columns import numbered
+from fastfeed.profiler.model.columns import factorize
 from fastfeed.profiler.model.intervals import intersect, spans_at, union
 from fastfeed.profiler.model.result import FunctionTime, Slices
 from fastfeed.profiler.model.trace import Trace
@@ -69,7 +69,7 @@ def _pieces(
     key = (frames.name[shown].astype(np.int64) * names + frames.name[owner]) * len(
         Cause
     ) + slices.cause[rows]
-    used, number = numbered(key)
+    used, number = factorize(key)
     length = np.zeros(len(used), np.int64)
     np.add.at(length, number, pieces[:, 1] - pieces[:, 0])
     for at, code in enumerate(used.tolist()):
@@ -86,7 +86,7 @@ def _shown(trace: Trace, frames: Frames) -> np.ndarray:
     The outermost function of the program that launches nothing, else of the user's packages, else
     of any; else the innermost function of the user's.
     """
-    used, number = numbered(frames.name)
+    used, number = factorize(frames.name)
     functions: list[RecordedFunction] = [parse(trace.names[name]) for name in used]
     is_users = np.array([function.is_users for function in functions], bool)[number]
     quiet = frames.quiet

@@ -16,7 +16,7 @@ import numpy as np
 from fastfeed.profiler.attribution.classify import INPUT_ACTIVITIES, Activity
 from fastfeed.profiler.attribution.host_code.frames import Frames, nest, self_time
 from fastfeed.profiler.attribution.host_code.names import Sign, parse, signs
-from fastfeed.profiler.model.columns import distinct, numbered
+from fastfeed.profiler.model.columns import factorize, unique_values
 from fastfeed.profiler.model.intervals import (
     by_start,
     complement,
@@ -92,7 +92,7 @@ def process_launches(trace: Trace, process: int, launch: np.ndarray) -> Launches
     calls = trace.calls
     rows = np.flatnonzero((ops.process == process) & (launch >= 0))
     is_copy = ops.kind[rows] == Kind.H2D
-    work = distinct(launch[rows[~is_copy]])
+    work = unique_values(launch[rows[~is_copy]])
     work = by_start(calls, work)
     copies = rows[is_copy & ((ops.bytes[rows] < 0) | (ops.bytes[rows] >= _MIN_BATCH))]
     edges = [
@@ -134,7 +134,7 @@ class ThreadCode:
         )
         return cls(trace, thread, launches, range_activity, frames)
 
-    def spans_of(self, *activities: Activity) -> np.ndarray:
+    def activity_spans(self, *activities: Activity) -> np.ndarray:
         """Spans in which the thread was in ranges of these activities, by their names."""
         ranges = self.trace.ranges
         rows = np.flatnonzero(ranges.thread == self.thread)
@@ -166,7 +166,7 @@ def _known(code: ThreadCode) -> np.ndarray:
     calls = code.trace.calls
     called = np.flatnonzero(calls.thread == code.thread)
     called = called[~code.trace.matches(calls.name[called], PINS)]
-    return union(code.spans_of(*_KNOWN), spans_at(calls, called))
+    return union(code.activity_spans(*_KNOWN), spans_at(calls, called))
 
 
 def _kinds(
@@ -241,7 +241,7 @@ def _stretches(code: ThreadCode, known: np.ndarray) -> tuple[np.ndarray, np.ndar
     in_calls = union(frames.span[chosen])
     inside, owner = self_time(frames)
     caller = frames.around(~frames.quiet, innermost=True)[owner]
-    used, number = numbered(frames.name)
+    used, number = factorize(frames.name)
     is_python = np.array([bool(parse(code.trace.names[at]).file) for at in used], bool)[number]
     is_own = (caller >= 0) & is_python[caller]  # an operator that launches is the framework's
     inside = inside[is_own]
@@ -262,13 +262,13 @@ def _signs(
     """Mask per sign of stretches that frames with this sign mostly cover: shape (n,)."""
     frames = code.frames
     quiet = np.flatnonzero(frames.quiet)
-    used, number = numbered(frames.name[quiet])
+    used, number = factorize(frames.name[quiet])
     table = signs([code.trace.names[name] for name in used])
     result = {}
     for sign in Sign:
         covered = frames.span[quiet[table[number, sign]]]
         if sign is Sign.BLOCKS:
-            covered = union(covered, code.spans_of(Activity.WAITING))
+            covered = union(covered, code.activity_spans(Activity.WAITING))
         result[sign] = overlap(span, intersect(union(covered), pieces)) >= _MOST * length
     return result
 
@@ -327,7 +327,8 @@ def _copies(code: ThreadCode, span: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     copied = np.append(launches.batches, never)[np.searchsorted(launches.batches, span[:, 0])]
     launched = np.append(launches.work, never)[np.searchsorted(launches.work, end)]
     others = union(
-        frames.span[frames.outer == np.arange(len(frames.outer))], code.spans_of(Activity.INPUT)
+        frames.span[frames.outer == np.arange(len(frames.outer))],
+        code.activity_spans(Activity.INPUT),
     )
     is_long = others[:, 1] - others[:, 0] >= LONG_NS
     # a short function may be the one that copies
@@ -344,7 +345,7 @@ def _marks(code: ThreadCode) -> np.ndarray:
     trace = code.trace
     ranges = trace.ranges
     process = trace.threads[code.thread].process
-    in_process = trace.process_of(ranges.thread, process) == process
+    in_process = trace.thread_processes(ranges.thread, process) == process
     rows = np.flatnonzero((ranges.kind == RangeKind.STEP) & in_process)
     rows = by_start(ranges, rows)
     return spans_at(ranges, rows)
@@ -353,7 +354,7 @@ def _marks(code: ThreadCode) -> np.ndarray:
 def _has_loader(code: ThreadCode, marks: np.ndarray) -> bool:
     """True if a known loader delivers the batches of most steps."""
     steps = np.unique(
-        np.searchsorted(marks[:, 0], code.spans_of(Activity.INPUT)[:, 1], side="right")
+        np.searchsorted(marks[:, 0], code.activity_spans(Activity.INPUT)[:, 1], side="right")
     )
     return len(steps) >= _MOST * len(marks)
 
@@ -362,7 +363,7 @@ def _recurs(
     trace: Trace, name: np.ndarray, step: np.ndarray, chosen: np.ndarray, steps: int
 ) -> np.ndarray:
     """Mask of stretches whose function is in most steps, of those chosen: shape (n,)."""
-    used, number = numbered(name)
+    used, number = factorize(name)
     labels: dict[tuple[str, str], int] = {}
     label = np.array([labels.setdefault(parse(trace.names[at])[:2], len(labels)) for at in used])[
         number
@@ -379,7 +380,7 @@ def _with_blocked(stretches: CodeSpans, code: ThreadCode) -> CodeSpans:
         return stretches
     frames = code.frames
     rows = np.flatnonzero(frames.quiet)
-    used, number = numbered(frames.name[rows])
+    used, number = factorize(frames.name[rows])
     rows = rows[signs([code.trace.names[name] for name in used])[number, Sign.BLOCKS]]
     inside = intersect(union(frames.span[rows]), union(spans_at(stretches, at_work)))
     at = np.searchsorted(stretches.start, inside[:, 0], side="right") - 1

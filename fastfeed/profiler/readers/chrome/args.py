@@ -73,14 +73,14 @@ def correlation(args: Any) -> int:
     return number(args.get("correlation", args.get("correlation_id")), -1)
 
 
-def size_of(args: Any) -> int:
+def parse_size(args: Any) -> int:
     if args.__class__ is bytes:
         match = _BYTES.search(args)
         return int(match[1]) if match else -1
     return number(args.get("bytes"), -1) if isinstance(args, dict) else -1
 
 
-def copy_of(args: Any) -> tuple[int, int]:
+def parse_copy(args: Any) -> tuple[int, int]:
     """(bytes, pageable) of a copy of JAX: `kind_src:pageable kind_dst:device size:4`."""
     if not isinstance(args, dict | bytes) or (
         isinstance(args, bytes) and b"memcpy_details" not in args
@@ -91,7 +91,7 @@ def copy_of(args: Any) -> tuple[int, int]:
     return int(size[1]) if size else -1, 1 if "pageable" in text else 0 if "pinned" in text else -1
 
 
-def numbered(name: Any, args: Any) -> Any:
+def step_name(name: Any, args: Any) -> Any:
     """The name of a step of StepTraceAnnotation, whose number is in its arguments."""
     may_have_step = isinstance(args, dict) or (isinstance(args, bytes) and b'"step_num"' in args)
     step = parsed(args).get("step_num") if may_have_step else None
@@ -108,7 +108,7 @@ def collective(args: dict[str, Any]) -> tuple[str, int, int]:
     return str(group or ""), seq, count * size if count >= 0 and size else -1
 
 
-def launch_of(args: dict[str, Any], thread_key: tuple[Any, ...]) -> tuple[tuple[int, int], int]:
+def parse_launch(args: dict[str, Any], thread_key: tuple[Any, ...]) -> tuple[tuple[int, int], int]:
     """((device, stream), correlation) of arguments in any order, completed by the thread key."""
     device, stream = (number(args.get(key), None) for key in ("device", "stream"))
     if device is None:

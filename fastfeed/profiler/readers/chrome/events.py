@@ -17,14 +17,14 @@ from fastfeed.profiler.model.trace import Kind, Strings
 from fastfeed.profiler.readers.chrome.args import (
     DEVICE_ARGS,
     collective,
-    copy_of,
     correlation,
-    launch_of,
     number,
-    numbered,
+    parse_copy,
+    parse_launch,
+    parse_size,
     parsed,
     printable,
-    size_of,
+    step_name,
     unquoted,
 )
 from fastfeed.profiler.readers.chrome.lenient_json import loads
@@ -73,7 +73,7 @@ OWN_OVERHEAD = re.compile(
 FAMILIES_OF_DEVICE = {"kernel": 0, "copy": 1, "memset": 2}
 
 
-def family_of(cat: bytes) -> str:
+def event_family(cat: bytes) -> str:
     """Family of a category's events: a value of CATEGORIES, or `uncategorized`."""
     return CATEGORIES.get(cat.decode("utf-8", "replace").lower(), "uncategorized")
 
@@ -172,7 +172,7 @@ class EventTable:
         """Rows by category, as `EventStream` yields them."""
         for cat, group in groups.items():
             self.count(cat, len(group))
-            family = family_of(cat)
+            family = event_family(cat)
             if family:
                 self._group(cat, family, group)
 
@@ -214,18 +214,18 @@ class EventTable:
             "thread_key": thread_key,
         }
         if family == "uncategorized":
-            names = [numbered(name, arg) for name, arg in zip(names, args, strict=True)]
+            names = [step_name(name, arg) for name, arg in zip(names, args, strict=True)]
         index = self.calls_names if family == "call" else self.names
         columns["name"] = _ints(map(index.__getitem__, names), np.int32)
         if family in ("call", "uncategorized"):
             columns["corr"] = _ints(map(correlation, args))
         elif family in FAMILIES_OF_DEVICE:
             keys = [
-                self.stream_of(arg, at) for arg, at in zip(args, thread_key.tolist(), strict=True)
+                self.find_stream(arg, at) for arg, at in zip(args, thread_key.tolist(), strict=True)
             ]
             columns["stream_key"] = _ints((key for key, _ in keys), np.int32)
             columns["corr"] = _ints(launch for _, launch in keys)
-            columns["bytes"] = _ints(map(size_of, args))
+            columns["bytes"] = _ints(map(parse_size, args))
         self.add_columns(cat, family, columns, args)
 
     def add_columns(
@@ -245,7 +245,7 @@ class EventTable:
         elif family == "sync":
             self._waits(columns, args)
         elif family == "uncategorized":
-            copies = [copy_of(arg) for arg in args]
+            copies = [parse_copy(arg) for arg in args]
             self.uncategorized.add(
                 **columns,
                 cat=np.int32(self.names[cat]),
@@ -255,12 +255,12 @@ class EventTable:
         else:
             self.ranges.add(**columns, cat=np.int32(self.names[cat]))
 
-    def stream_of(self, args: Any, thread_key: int) -> tuple[int, int]:
+    def find_stream(self, args: Any, thread_key: int) -> tuple[int, int]:
         """(index of the stream, correlation) of device work."""
         match = DEVICE_ARGS.search(args) if args.__class__ is bytes else None
         if match:
             return self.stream_keys[match[1]], int(match[2])
-        stream_key, launch = launch_of(parsed(args), self.thread_keys.all[thread_key])
+        stream_key, launch = parse_launch(parsed(args), self.thread_keys.all[thread_key])
         return self.stream_keys[stream_key], launch
 
     def _device(self, family: str, columns: dict[str, Any], args: Sequence[Any]) -> None:

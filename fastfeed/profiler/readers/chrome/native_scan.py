@@ -9,8 +9,8 @@ from typing import Any, overload
 
 import numpy as np
 
-from fastfeed.profiler.readers.chrome.args import numbered
-from fastfeed.profiler.readers.chrome.events import FAMILIES_OF_DEVICE, EventTable, family_of
+from fastfeed.profiler.readers.chrome.args import step_name
+from fastfeed.profiler.readers.chrome.events import FAMILIES_OF_DEVICE, EventTable, event_family
 
 
 @functools.cache
@@ -65,7 +65,7 @@ class _Scan:
         for number in np.flatnonzero(counts).tolist():
             cat = self._cats[number]
             events.count(cat, int(counts[number]))
-            family = family_of(cat)
+            family = event_family(cat)
             if family:
                 at = (
                     slice(None)
@@ -89,7 +89,7 @@ class _Scan:
         }
         if family == "uncategorized":
             names = (
-                numbered(self._names[name], arg)
+                step_name(self._names[name], arg)
                 for name, arg in zip(rows["name"].tolist(), args, strict=True)
             )
             columns["name"] = np.fromiter(map(events.names.__getitem__, names), np.int32, len(args))
@@ -103,7 +103,7 @@ class _Scan:
             stream = rows["stream"]
             columns["stream_key"] = np.append(self._stream_keys, np.int32(-1))[stream]
             for at in np.flatnonzero(stream < 0).tolist():
-                columns["stream_key"][at] = events.stream_of(args[at], int(thread_key[at]))[0]
+                columns["stream_key"][at] = events.find_stream(args[at], int(thread_key[at]))[0]
             columns |= {"corr": rows["corr"], "bytes": rows["bytes"]}
         events.add_columns(cat, family, columns, args)
 

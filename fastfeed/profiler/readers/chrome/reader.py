@@ -102,7 +102,7 @@ def read(path: Path) -> Trace:
     if exported:
         categorize(events, names)
     elif not (events.device.rows or events.calls.rows or events.ranges.rows or events.waits.rows):
-        raise TraceError(f"{path} {_nothing(events, stream)}")
+        raise TraceError(f"{path} {_explain_no_events(events, stream)}")
     return _trace(path, events, stream, names, exported, total)
 
 
@@ -174,7 +174,7 @@ def _until(last: Decimal, ts: bytes) -> bytes:
         return b"?"
 
 
-def _nothing(events: EventTable, stream: EventStream) -> str:
+def _explain_no_events(events: EventTable, stream: EventStream) -> str:
     frequent = sorted(events.categories, key=lambda cat: -events.categories[cat])[:3]
     if not frequent:
         note = f" ({stream.notes[0]})" if stream.notes else ""

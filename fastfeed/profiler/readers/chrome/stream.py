@@ -285,7 +285,7 @@ class EventStream:
                     " not a trace; record it again"
                 )
         if phase == "X":
-            return row_of(event, event.get("dur", "none"))
+            return to_complete_event(event, event.get("dur", "none"))
         if phase == "M":
             self.meta.append(event)
         elif phase == "B":
@@ -296,7 +296,7 @@ class EventStream:
             if opened:
                 opening = opened.pop()
                 self._begun -= 1
-                return row_of(
+                return to_complete_event(
                     opening | {"args": opening.get("args") or event.get("args")},
                     duration(opening, event),
                 )
@@ -316,7 +316,9 @@ class EventStream:
                     break
                 except ValueError:
                     continue
-        self.open = [row_of(event, 0) for opened in self._unfinished.values() for event in opened]
+        self.open = [
+            to_complete_event(event, 0) for opened in self._unfinished.values() for event in opened
+        ]
         self.broken += bool(self._partial)
         if self._source.damage:
             self.notes.append(f"The file is incomplete: {self._source.damage}.")
@@ -349,7 +351,7 @@ def duration(opening: dict[str, Any], closing: dict[str, Any]) -> str:
         return "?"
 
 
-def row_of(event: dict[str, Any], dur: Any) -> CompleteEvent:
+def to_complete_event(event: dict[str, Any], dur: Any) -> CompleteEvent:
     name = event.get("name")
     cat = event.get("cat")
     return CompleteEvent(

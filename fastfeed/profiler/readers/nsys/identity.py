@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from fastfeed.profiler.model.columns import distinct, numbered
+from fastfeed.profiler.model.columns import factorize, unique_values
 from fastfeed.profiler.model.trace import Device, Process, Thread
 from fastfeed.profiler.readers.nsys.database import NsysDatabase
 
@@ -22,7 +22,7 @@ _MAX_DEVICES = 1 << 16  # a larger number is damage
 _NO_UUID = "00000000-0000-0000-0000-000000000000"
 
 
-def process_of(ids: np.ndarray) -> np.ndarray:
+def to_global_pid(ids: np.ndarray) -> np.ndarray:
     """globalTid to globalPid. -1, which is unknown, stays."""
     return np.where(ids == -1, np.int64(-1), ids & ~np.int64(_TID))
 
@@ -36,7 +36,7 @@ class GlobalIds:
 
     def process(self, ids: np.ndarray) -> np.ndarray:
         """globalPid or globalTid to int32 indexes of processes."""
-        return _lookup(self.pids, process_of(ids))
+        return _lookup(self.pids, to_global_pid(ids))
 
     def thread(self, ids: np.ndarray) -> np.ndarray:
         """Map globalTid to int32 indexes of threads; -1 for an unknown thread."""
@@ -89,13 +89,13 @@ def global_ids(pids: Iterable[np.ndarray], tids: Iterable[np.ndarray]) -> Global
     """All ids in these columns; a pid of 0 stands for a process that the file does not name."""
     threads = _all(tids)
     threads = threads[threads != -1]
-    processes = _all([*(distinct(process_of(ids)) for ids in pids), process_of(threads)])
+    processes = _all([*(unique_values(to_global_pid(ids)) for ids in pids), to_global_pid(threads)])
     return GlobalIds(processes[processes != -1], threads)
 
 
 def _all(columns: Iterable[np.ndarray]) -> np.ndarray:
     return np.unique(
-        np.concatenate([np.empty(0, np.int64), *(distinct(column) for column in columns)])
+        np.concatenate([np.empty(0, np.int64), *(unique_values(column) for column in columns)])
     )
 
 
@@ -122,7 +122,7 @@ def devices(
     """
     ordinal = np.where((ordinal >= 0) & (ordinal < _MAX_DEVICES), ordinal, -1)
     width = int(ordinal.max(initial=0)) + 2
-    pairs, row = numbered(process.astype(np.int64) * width + ordinal + 1)
+    pairs, row = factorize(process.astype(np.int64) * width + ordinal + 1)
     owners = pairs // width
     number = pairs % width - 1
     gpus = _gpus(db)

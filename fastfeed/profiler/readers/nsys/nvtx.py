@@ -20,7 +20,7 @@ import numpy as np
 from fastfeed.profiler.model.kernel_names import range_kind
 from fastfeed.profiler.model.trace import Kind, RangeKind, Strings
 from fastfeed.profiler.readers.nsys.database import ColumnMap, NsysDatabase
-from fastfeed.profiler.readers.nsys.identity import process_of
+from fastfeed.profiler.readers.nsys.identity import to_global_pid
 from fastfeed.profiler.readers.nsys.ops import NAME
 
 _TABLE = "NVTX_EVENTS"
@@ -135,7 +135,7 @@ def _domains(db: NsysDatabase) -> dict[tuple[int, int], str]:
         np.array(sorted({text_id for _, _, text_id, _ in events if text_id is not None}), np.int64)
     )
     return {
-        (int(process_of(np.array([tid]))[0]), domain): text or texts.get(text_id, "")
+        (int(to_global_pid(np.array([tid]))[0]), domain): text or texts.get(text_id, "")
         for tid, domain, text_id, text in events
         if tid is not None and domain is not None
     }
@@ -146,7 +146,7 @@ def _domain_names(
 ) -> np.ndarray:
     """Domain names; without a creation event "domain 5"; domain 0 is NVTX's own, -1."""
     names_ = np.full(len(rows["start"]), -1, np.int32)
-    pids = process_of(rows["globalTid"])
+    pids = to_global_pid(rows["globalTid"])
     others = {}
     for number in np.unique(rows["domainId"]).tolist():
         if number <= 0:
@@ -183,7 +183,7 @@ def _kind_by_name(text: str) -> int:
 def _empty_domains(rows: ColumnMap, domains: dict[tuple[int, int], str]) -> tuple[str, ...]:
     """Note on Python's domains without a range: nvtx writes none under an nsys too old for it."""
     pairs = (
-        set(zip(process_of(rows["globalTid"]).tolist(), rows["domainId"].tolist(), strict=True))
+        set(zip(to_global_pid(rows["globalTid"]).tolist(), rows["domainId"].tolist(), strict=True))
         if domains
         else set()
     )
@@ -341,7 +341,7 @@ def _launches(calls: ColumnMap, corrs: np.ndarray) -> Iterator[tuple[int, int, i
     """(globalTid, globalPid, correlation id, start) of the calls with one of these ids."""
     at = np.flatnonzero(np.isin(calls["correlationId"], corrs))
     tids = calls["globalTid"][at]
-    columns = (tids, process_of(tids), calls["correlationId"][at], calls["start"][at])
+    columns = (tids, to_global_pid(tids), calls["correlationId"][at], calls["start"][at])
     return zip(*(column.tolist() for column in columns), strict=True)
 
 

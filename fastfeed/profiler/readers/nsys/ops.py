@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fastfeed.profiler.model.columns import distinct, numbered, pick
+from fastfeed.profiler.model.columns import factorize, pick, unique_values
 from fastfeed.profiler.model.kernel_names import kernel_kind
 from fastfeed.profiler.model.trace import Kind, Strings
 from fastfeed.profiler.readers.nsys.database import ColumnMap, NsysDatabase
-from fastfeed.profiler.readers.nsys.identity import process_of
+from fastfeed.profiler.readers.nsys.identity import to_global_pid
 
 NAME = "name"  # in raw rows: indexes into Strings
 _CUPTI = "CUPTI_ACTIVITY_KIND_"
@@ -65,7 +65,7 @@ def name_indexes(
     """
     if not len(ids):
         return np.empty(0, np.int32)
-    values, number = numbered(ids)
+    values, number = factorize(ids)
     texts = db.strings(values)
     indexes = names.many(
         text(texts[value]) if value in texts else other.format(value) for value in values.tolist()
@@ -92,7 +92,7 @@ def _kernels(db: NsysDatabase, table: str, names: Strings) -> ColumnMap:
     rows = db.columns(table, [*_COMMON, *columns[:1]])
     ids = rows[column] if column else np.full(len(rows["start"]), -1, np.int64)
     name = name_indexes(db, ids, names, other="kernel {}")
-    used = distinct(name)
+    used = unique_values(name)
     kinds = np.zeros(len(names.all) + 1, np.uint8)
     kinds[used] = [kernel_kind(names.all[index]) for index in used.tolist()]
     return _op(rows, name, kinds[name])
@@ -104,7 +104,7 @@ def _copies(db: NsysDatabase, table: str, names: Strings) -> ColumnMap:
     direction = rows["copyKind"]
     kinds = np.full(257, Kind.OTHER, np.uint8)
     labels = np.full(257, names["Memcpy"] if len(direction) else -1, np.int32)
-    for number in distinct(direction).tolist():
+    for number in unique_values(direction).tolist():
         if number in _COPIES:
             kinds[number], labels[number] = _COPIES[number][0], names[_COPIES[number][1]]
     direction = np.where((direction >= 0) & (direction < 256), direction, 256)
@@ -130,7 +130,7 @@ def _memsets(db: NsysDatabase, table: str, names: Strings) -> ColumnMap:
 def _graphs(db: NsysDatabase, table: str, names: Strings) -> ColumnMap:
     """Under --cuda-graph-trace=graph a launched graph is one row, and its kernels have none."""
     rows = db.columns(table, [*_COMMON, "graphId"])
-    graphs, number = numbered(rows["graphId"])
+    graphs, number = factorize(rows["graphId"])
     called = names.many(
         "CUDA graph" if graph < 0 else f"CUDA graph {graph}" for graph in graphs.tolist()
     )
@@ -157,9 +157,9 @@ def raw_waits(db: NsysDatabase, calls: ColumnMap, names: Strings) -> ColumnMap:
         [index for index, name in enumerate(names.all) if "StreamWaitEvent" in name], np.int64
     )
     is_wait = np.isin(calls[NAME], waiting)
-    pids = np.unique(np.concatenate([rows["globalPid"], process_of(calls["globalTid"])]))
+    pids = np.unique(np.concatenate([rows["globalPid"], to_global_pid(calls["globalTid"])]))
     waiting_calls = _within(
-        pids, process_of(calls["globalTid"][is_wait]), calls["correlationId"][is_wait]
+        pids, to_global_pid(calls["globalTid"][is_wait]), calls["correlationId"][is_wait]
     )
     is_stream_wait = np.isin(_within(pids, rows["globalPid"], rows["correlationId"]), waiting_calls)
     rows = {key: column[is_stream_wait] for key, column in rows.items()}

@@ -17,7 +17,7 @@ import numpy as np
 
 from fastfeed.errors import TraceError
 from fastfeed.printable import plural
-from fastfeed.profiler.model.columns import distinct
+from fastfeed.profiler.model.columns import unique_values
 from fastfeed.profiler.model.kernel_names import strip_version
 from fastfeed.profiler.model.trace import (
     Calls,
@@ -42,7 +42,7 @@ from fastfeed.profiler.readers.nsys.database import (
     NsysDatabase,
     open_database,
 )
-from fastfeed.profiler.readers.nsys.identity import global_ids, process_of
+from fastfeed.profiler.readers.nsys.identity import global_ids, to_global_pid
 from fastfeed.profiler.readers.nsys.ops import NAME, name_indexes
 
 _NSYS_TABLES = (b"StringIds", b"TARGET_INFO_", b"CUPTI_ACTIVITY_KIND_", b"META_DATA_EXPORT")
@@ -93,8 +93,8 @@ def _read(db: NsysDatabase) -> Trace:
         notes.append(_skipped(int((~has_thread).sum()), "API call", "without a thread"))
         calls = {name: column[has_thread] for name, column in calls.items()}
     if not len(op_rows["start"]):
-        raise TraceError(_nothing(db, len(calls["start"]), notes))
-    op_rows["globalPid"] = _owners_of(op_rows, calls)
+        raise TraceError(_explain_no_gpu_work(db, len(calls["start"]), notes))
+    op_rows["globalPid"] = _owner_pids(op_rows, calls)
     nvtx_ranges, nvtx_notes = nvtx.raw_nvtx(db, names)
     parts = [nvtx_ranges, raw_loads(db, names), raw_system(db, names)]
     last = max(int(rows["end"].max(initial=0)) for rows in (op_rows, calls, *parts))
@@ -113,7 +113,7 @@ def _read(db: NsysDatabase) -> Trace:
     gpus, device = identity.devices(db, ids, process, op_rows["deviceId"])
     group, size = nvtx.messages(op_rows, calls, payloads, names)
     threads = ids.threads(db)
-    users = distinct(process).tolist()
+    users = unique_values(process).tolist()
     ranks = process_ranks(
         info, db.path, users, threads, ids.of_processes(nvtx.nccl_ranks(payloads))
     )
@@ -152,7 +152,7 @@ def _table(kind: type[Table], rows: ColumnMap, **more: np.ndarray) -> Table:
     return table(kind, None, **(columns | more))
 
 
-def _nothing(db: NsysDatabase, calls: int, notes: list[str]) -> str:
+def _explain_no_gpu_work(db: NsysDatabase, calls: int, notes: list[str]) -> str:
     """Why there may be no GPU work in it, and how to record some."""
     again = f"record it again with {_RECORD}"
     if notes:
@@ -194,7 +194,7 @@ def _skipped(count: int, noun: str, which: str) -> str:
     return f"{plural(count, noun)} {which} {'is' if count == 1 else 'are'} left out"
 
 
-def _owners_of(ops: ColumnMap, calls: ColumnMap) -> np.ndarray:
+def _owner_pids(ops: ColumnMap, calls: ColumnMap) -> np.ndarray:
     """globalPid of each op.
 
     Some exports lack it: then that of the call with its correlation id, where one process alone has
@@ -205,8 +205,8 @@ def _owners_of(ops: ColumnMap, calls: ColumnMap) -> np.ndarray:
     missing = pids == -1
     if not missing.any():
         return pids
-    caller = process_of(calls["globalTid"])
-    processes = distinct(caller[caller != -1])
+    caller = to_global_pid(calls["globalTid"])
+    processes = unique_values(caller[caller != -1])
     if len(processes) == 1:
         return np.where(missing, processes[0], pids)
     order = np.lexsort((caller, calls["correlationId"]))
@@ -247,7 +247,7 @@ def raw_overheads(db: NsysDatabase) -> ColumnMap:
     table = "PROFILER_OVERHEAD"
     rows = db.columns(table, ("start", "end", "globalTid", "nameId", "overheadType"))
     if not db.has(table, "overheadType") and len(rows["start"]):
-        texts = db.strings(distinct(rows["nameId"]))
+        texts = db.strings(unique_values(rows["nameId"]))
         counted = [key for key, text in texts.items() if text in _OVERHEAD_NAMES]
         is_counted = np.isin(rows["nameId"], counted)
         rows = {key: column[is_counted] for key, column in rows.items()}
@@ -258,7 +258,7 @@ def raw_overheads(db: NsysDatabase) -> ColumnMap:
 def raw_loads(db: NsysDatabase, names: Strings) -> ColumnMap:
     """CUDA's work inside a call: loading modules, compiling, waiting for the launch queue."""
     rows = _host_ranges(db, "CUPTI_ACTIVITY_KIND_OVERHEAD", names, "CUDA overhead")
-    loading = [index for index in distinct(rows[NAME]) if _LOADING.search(names.all[index])]
+    loading = [index for index in unique_values(rows[NAME]) if _LOADING.search(names.all[index])]
     is_loading = np.isin(rows[NAME], loading)
     rows["kind"] = np.where(is_loading, RangeKind.COMPILE, RangeKind.OTHER).astype(np.uint8)
     return rows

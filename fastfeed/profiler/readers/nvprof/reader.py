@@ -204,7 +204,7 @@ class _TraceBuilder:
 
     def _calls(self, name: str, names: dict[int, str]) -> np.ndarray:
         columns = ("start", "end", "processId", "threadId", "cbid", "correlationId")
-        rows = self._valid(rows_of(self.database, _PREFIX + name, *columns))
+        rows = self._valid(read_rows(self.database, _PREFIX + name, *columns))
         numbers, inverse = np.unique(rows[:, 4], return_inverse=True)
         indexes = self.strings.many(
             names.get(cbid, f"{name.lower()} call {cbid}") for cbid in numbers.tolist()
@@ -214,7 +214,7 @@ class _TraceBuilder:
         )
 
     def _kernels(self, name: str) -> np.ndarray:
-        rows = self._valid(rows_of(self.database, _PREFIX + name, *_OP_COLUMNS, "name"))
+        rows = self._valid(read_rows(self.database, _PREFIX + name, *_OP_COLUMNS, "name"))
         names = self._names(rows[:, 5])
         used, inverse = np.unique(names, return_inverse=True)
         kinds = np.array([kernel_kind(self.strings.all[at]) for at in used.tolist()], np.int64)
@@ -224,7 +224,7 @@ class _TraceBuilder:
         tables = []
         for name in ("MEMCPY", "MEMCPY2"):
             columns = (*_OP_COLUMNS, "bytes", "copyKind", "srcKind", "dstKind")
-            rows = self._valid(rows_of(self.database, _PREFIX + name, *columns))
+            rows = self._valid(read_rows(self.database, _PREFIX + name, *columns))
             numbers, inverse = np.unique(rows[:, 6], return_inverse=True)
             copies = [_COPIES.get(at, (str(at), Kind.OTHER)) for at in numbers.tolist()]
             kind = np.array([kind for _, kind in copies], np.int64)[inverse]
@@ -233,13 +233,13 @@ class _TraceBuilder:
             # 1 pageable, 2 pinned, 5 managed
             pageable = np.select([host == 1, host > 1], [1, 0], -1)
             tables.append(self._ops(rows, kind, indexes, rows[:, 4], rows[:, 5], pageable))
-        rows = self._valid(rows_of(self.database, _PREFIX + "MEMSET", *_OP_COLUMNS, "bytes"))
+        rows = self._valid(read_rows(self.database, _PREFIX + "MEMSET", *_OP_COLUMNS, "bytes"))
         name = self.strings["[CUDA memset]"] if len(rows) else -1
         return [*tables, self._ops(rows, Kind.MEMSET, name, rows[:, 4], rows[:, 5])]
 
     def _unified(self) -> np.ndarray:
         columns = ("start", "end", "counterKind", "streamId", "srcId", "dstId", "value")
-        rows = rows_of(self.database, _PREFIX + "UNIFIED_MEMORY_COUNTER", *columns)
+        rows = read_rows(self.database, _PREFIX + "UNIFIED_MEMORY_COUNTER", *columns)
         # the others count page faults
         rows = self._valid(rows[np.isin(rows[:, 2], list(_UNIFIED))])
         name = np.array([self.strings[_UNIFIED[kind]] for kind in rows[:, 2].tolist()], np.int64)
@@ -312,9 +312,9 @@ class _TraceBuilder:
     def _waits(self, calls: np.ndarray) -> Waits:
         """Streams that wait for an event, each with the latest earlier record of that event."""
         columns = ("type", "correlationId", "streamId", "cudaEventId")
-        rows = rows_of(self.database, _PREFIX + "SYNCHRONIZATION", *columns)
+        rows = read_rows(self.database, _PREFIX + "SYNCHRONIZATION", *columns)
         rows = rows[rows[:, 0] == 2]
-        records = rows_of(
+        records = read_rows(
             self.database, _PREFIX + "CUDA_EVENT", "eventId", "correlationId", "streamId"
         )
         records = records[np.lexsort([records[:, 1], records[:, 0]])]
@@ -360,7 +360,7 @@ def is_nvprof(db: NsysDatabase) -> bool:
     )
 
 
-def rows_of(db: NsysDatabase, name: str, *columns: str) -> np.ndarray:
+def read_rows(db: NsysDatabase, name: str, *columns: str) -> np.ndarray:
     """Columns of a table; -1 for missing values, rows with absurd numbers left out."""
     rows = np.column_stack(list(db.columns(name, columns).values()))
     return rows[(np.abs(rows) < _MAX_VALUE).all(axis=1)]
@@ -369,7 +369,7 @@ def rows_of(db: NsysDatabase, name: str, *columns: str) -> np.ndarray:
 def rows_with_blob(
     db: NsysDatabase, name: str, blob: str, *columns: str, count: int = 2
 ) -> tuple[np.ndarray, np.ndarray]:
-    """As `rows_of`, and the first 32-bit words of a blob, int64, shape (n, count); else 0."""
+    """As `read_rows`, and the first 32-bit words of a blob, int64, shape (n, count); else 0."""
     rows = np.column_stack(list(db.columns(name, columns).values()))
     words = np.zeros((len(rows), count), np.int64)
     if db.has(name, blob):

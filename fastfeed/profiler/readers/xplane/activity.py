@@ -22,7 +22,7 @@ from fastfeed.profiler.model.trace import (
     Thread,
     table,
 )
-from fastfeed.profiler.readers.xplane.planes import Plane, PlaneEvents, PlaneLine, events_of
+from fastfeed.profiler.readers.xplane.planes import Plane, PlaneEvents, PlaneLine, decode_events
 
 _STREAM = re.compile(r"Stream #(-?\d+)")
 # records that are not work
@@ -56,7 +56,7 @@ class DeviceWork(NamedTuple):
     impossible: int
 
 
-def device_of(plane: Plane) -> Device:
+def parse_device(plane: Plane) -> Device:
     """The device of a plane such as `/device:GPU:3`, named by its properties."""
     properties = plane.properties
     name = str(properties.get("gpu_device_name", ""))
@@ -75,13 +75,13 @@ def device_of(plane: Plane) -> Device:
     return Device(int(ordinal[1]) if ordinal else 0, name, process=0)
 
 
-def work_of(plane: Plane, names: Strings) -> DeviceWork:
+def parse_device_work(plane: Plane, names: Strings) -> DeviceWork:
     """Everything that ran on one device.
 
     Lines that xprof derives from the streams are left alone.
     """
     streams = tuple(line for line in plane.lines if _STREAM.match(line.name))
-    events = events_of(plane, streams, _DEVICE_STATS)
+    events = decode_events(plane, streams, _DEVICE_STATS)
     number = [_STREAM.match(line.name) for line in streams]
     stream = np.array([int(match[1]) if match else 0 for match in number] or [0], np.int64)
     kinds = np.array([_kind(name) for name in events.names], np.uint8)
@@ -109,14 +109,14 @@ def work_of(plane: Plane, names: Strings) -> DeviceWork:
         bytes=copies.bytes[work],
         pageable=at_host[work],
     )
-    flushes = events_of(
+    flushes = decode_events(
         plane, tuple(line for line in plane.lines if line.name == "CUPTI overhead"), frozenset()
     )
     others = tuple(
         line.name for line in plane.lines if len(line.begin) and not _STREAM.match(line.name)
     )
     overheads = table(Overheads, start=flushes.start, end=flushes.end, process=0)
-    device = device_of(plane)
+    device = parse_device(plane)
     return DeviceWork(
         device,
         ops,
@@ -242,9 +242,9 @@ def is_host(plane: Plane) -> bool:
     return plane.name.startswith("/host:") and plane.name not in _IGNORED
 
 
-def host_of(plane: Plane, threads: ThreadTable, names: Strings, amd: bool) -> HostActivity:
+def parse_host(plane: Plane, threads: ThreadTable, names: Strings, amd: bool) -> HostActivity:
     """Calls and ranges of the threads of one plane."""
-    events = events_of(plane, plane.lines, _HOST_STATS)
+    events = decode_events(plane, plane.lines, _HOST_STATS)
     thread = np.array([threads.of(line) for line in plane.lines] or [-1], np.int32)[events.line]
     correlation = events.ints("correlation_id")
     api = np.array([bool(_API.match(name)) for name in events.names])
@@ -338,7 +338,7 @@ def device_steps(planes: Sequence[Plane], works: Sequence[DeviceWork], names: St
     Their thread is -1.
     """
     derived = [
-        events_of(
+        decode_events(
             plane,
             tuple(line for line in plane.lines if line.name == "Steps"),
             frozenset({"step_name"}),

@@ -128,7 +128,7 @@ class PlaneEvents:
         return text(self.plane.data, int(stats.value[row]), int(stats.stop[row]))
 
 
-def plane_of(data: Content, start: int, end: int) -> Plane:
+def parse_plane(data: Content, start: int, end: int) -> Plane:
     """The plane in data[start:end]; if it is damaged, the part before the damage."""
     name = ""
     lines = []
@@ -147,22 +147,22 @@ def plane_of(data: Content, start: int, end: int) -> Plane:
             elif number == 3:
                 lines.append((value, stop))
             elif number in (4, 5):
-                is_complete &= _name_of(data, value, stop, names if number == 4 else stat_names)
+                is_complete &= _parse_name(data, value, stop, names if number == 4 else stat_names)
             elif number == 6:
                 stats.append((value, stop))
     except DamagedMessage:
         is_complete = False
     properties: dict[str, int | float | str] = {}
     for begin, stop in stats:
-        is_complete &= _stat_of(data, begin, stop, stat_names, properties)
-    parsed = [_line_of(data, begin, stop) for begin, stop in lines]
+        is_complete &= _parse_stat(data, begin, stop, stat_names, properties)
+    parsed = [_parse_line(data, begin, stop) for begin, stop in lines]
     is_complete &= all(complete for _, complete in parsed)
     return Plane(
         name, tuple(line for line, _ in parsed), names, stat_names, properties, data, is_complete
     )
 
 
-def _name_of(data: Content, start: int, end: int, names: dict[int, str]) -> bool:
+def _parse_name(data: Content, start: int, end: int, names: dict[int, str]) -> bool:
     """One entry of a map from id to metadata, of which only the name is used.
 
     False if it is damaged.
@@ -189,7 +189,7 @@ def _name_of(data: Content, start: int, end: int, names: dict[int, str]) -> bool
     return True
 
 
-def _stat_of(
+def _parse_stat(
     data: Content,
     start: int,
     end: int,
@@ -213,7 +213,7 @@ def _stat_of(
     return True
 
 
-def _line_of(data: Content, start: int, end: int) -> tuple[PlaneLine, bool]:
+def _parse_line(data: Content, start: int, end: int) -> tuple[PlaneLine, bool]:
     others, begin, stop, is_complete = split(data, start, end, 4, _MIN_EVENT_SIZE)
     number = {field_.number: signed(field_.value) for field_ in others if field_.wire != LEN}
     texts = {
@@ -229,7 +229,9 @@ def _line_of(data: Content, start: int, end: int) -> tuple[PlaneLine, bool]:
     )
 
 
-def events_of(plane: Plane, lines: tuple[PlaneLine, ...], wanted: frozenset[str]) -> PlaneEvents:
+def decode_events(
+    plane: Plane, lines: tuple[PlaneLine, ...], wanted: frozenset[str]
+) -> PlaneEvents:
     """The events of these lines with the stats whose lower-case names are in `wanted`."""
     ids = sorted(plane.names)
     wanted_names = {

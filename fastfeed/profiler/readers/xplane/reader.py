@@ -33,12 +33,12 @@ from fastfeed.profiler.readers.xplane.activity import (
     HostActivity,
     ThreadTable,
     device_steps,
-    host_of,
     is_host,
+    parse_device_work,
+    parse_host,
     with_launch_details,
-    work_of,
 )
-from fastfeed.profiler.readers.xplane.planes import Plane, plane_of
+from fastfeed.profiler.readers.xplane.planes import Plane, parse_plane
 
 _LARGEST = 2 << 30  # bytes; no protocol buffer is larger
 _MAX_PLANES = 4096  # a host has a dozen; more is garbage that happens to look like planes
@@ -59,7 +59,7 @@ def knows(path: Path, head: bytes) -> bool:
     """True for an XSpace, and for other files of xprof that `read` rejects with a specific error."""
     if _FIRST.match(head):
         return True
-    named = ".xplane.pb" in path.name or bool(_result_of(path, head))
+    named = ".xplane.pb" in path.name or bool(_detect_result(path, head))
     # a trace of another kind may speak of one
     return named and not head.startswith((b"{", b"[", b"SQLite"))
 
@@ -67,7 +67,7 @@ def knows(path: Path, head: bytes) -> bool:
 def read(path: Path) -> Trace:
     """The recording in an XSpace; raises a TraceError if the file has no recording."""
     data, damage = _content(path)
-    result = _result_of(path, bytes(data[: 1 << 16]))
+    result = _detect_result(path, bytes(data[: 1 << 16]))
     if result and not _FIRST.match(data):
         raise TraceError(
             f"{path} is a result of xprof ({result}), not a recording; pass the .xplane.pb file of"
@@ -110,7 +110,7 @@ def _content(path: Path) -> tuple[Content, str]:
     return data, damage
 
 
-def _result_of(path: Path, head: bytes) -> str:
+def _detect_result(path: Path, head: bytes) -> str:
     """Which result of xprof this is, "" none."""
     inside = _RESULT_INSIDE.search(head)
     return xprof_result(path) or (inside[1].decode() if inside else "")
@@ -129,7 +129,7 @@ def _planes(data: Content) -> tuple[list[Plane], list[str], list[str], list[str]
             if number == 1:
                 if len(planes) == _MAX_PLANES:
                     raise DamagedMessage("implausible number of planes")
-                planes.append(plane_of(data, value, stop))
+                planes.append(parse_plane(data, value, stop))
             elif number in (2, 3):
                 errors.append(text(data, value, min(stop, value + 300)))
             elif number == 4:
@@ -177,8 +177,8 @@ def _trace(path: Path, planes: Sequence[Plane], hosts: Sequence[str]) -> Trace:
     notes = []
     gpus = [plane for plane in planes if plane.name.startswith(_GPU)]
     amd = any(plane.properties.get("device_vendor") == "AMD" for plane in gpus)
-    works = [work_of(plane, names) for plane in gpus]
-    activities = [host_of(plane, threads, names, amd) for plane in planes if is_host(plane)]
+    works = [parse_device_work(plane, names) for plane in gpus]
+    activities = [parse_host(plane, threads, names, amd) for plane in planes if is_host(plane)]
     calls = concatenated(table(Calls), *(host.calls for host in activities))
     ranges = concatenated(table(Ranges), *(host.ranges for host in activities))
     if not (ranges.kind == RangeKind.STEP).any():

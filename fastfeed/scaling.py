@@ -90,7 +90,7 @@ class BatchPlan:
 
     @property
     def size(self) -> int:
-        """Number of ranks."""
+        """Number of ranks that share the global batch."""
         return self.global_batch // self.local_batch
 
     @property

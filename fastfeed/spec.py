@@ -58,14 +58,14 @@ class Spec:
 
     @property
     def size(self) -> tuple[int | None, int | None]:
-        """(height, width) in pixels."""
+        """Size as (height, width), pixels; None where unknown."""
         if self.encoded:
             return (None, None)
         return self.shape[:2] if self.layout == "HWC" else self.shape[1:]  # type: ignore[return-value]
 
     @property
     def channels(self) -> int | None:
-        """Number of channels."""
+        """Number of channels; None before decoding."""
         return None if self.encoded else self.shape[-1 if self.layout == "HWC" else 0]
 
     @property

@@ -212,7 +212,7 @@ def _only(name: str, value: Any, allowed: Any, advice: str) -> None:
 
 
 def _size(input_size: int | Sequence[int]) -> tuple[int, int]:
-    """Height and width."""
+    """Parse `input_size` into (height, width)."""
     sides = [input_size] * 2 if isinstance(input_size, int) else list(input_size)
     if len(sides) == 3 and sides[0] == 3:
         sides = sides[1:]
@@ -247,7 +247,7 @@ def _center(size: tuple[int, int], side: int, filter: str) -> list[Any]:
 def _evaluation(
     size: tuple[int, int], share: float, mode: str, filter: str, mean: Sequence[float]
 ) -> list[Any]:
-    """The crop of `transforms_imagenet_eval`."""
+    """The resize and crop of `transforms_imagenet_eval`."""
     larger = math.floor(size[0] / share), math.floor(size[1] / share)
     if mode == "squash":
         return [Resize(larger, filter=filter), CenterCrop(size)]

@@ -36,7 +36,7 @@ def to_jax(
     convert: Where = "auto",
     yields: Yields | None = None,
 ) -> JaxFeed:
-    """Implementation of `Feed.to_jax`."""
+    """Build the loader that `Feed.to_jax` returns."""
     check(session)
     placement = JaxPlacement(sharding, session.prefetch + 2)
     placement.check(session.plan)

@@ -54,7 +54,7 @@ _CHANNELS_LAST = 'images are NHWC; PyTorch\'s own models take NCHW: add ToLayout
 def to_torch(
     session: FeedSession, device: Any = None, convert: Where = "auto", yields: Yields | None = None
 ) -> TorchFeed:
-    """Implementation of `Feed.to_torch`."""
+    """Build the loader that `Feed.to_torch` returns."""
     check(session)
     if session.is_proving:
         importlib.import_module("fastfeed.adapters.no_saving").refuse_torch()

@@ -92,7 +92,7 @@ class RankSampler:
 
     @property
     def steps(self) -> int:
-        """Steps per epoch."""
+        """Steps per epoch, as in the plan."""
         return self._session.plan.steps
 
     def __iter__(self) -> Iterator[int]:

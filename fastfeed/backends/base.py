@@ -15,7 +15,7 @@ from fastfeed.runtime.timeline import Timeline
 
 
 class Backend(Protocol):
-    """A compiled program."""
+    """A program compiled for a device."""
 
     # the program of rendered samples: where they are mixed, conversion comes afterwards
     rendered: Program

@@ -182,7 +182,7 @@ def _is_ascii(console: Console) -> bool:
 
 
 def _target(target: str | None) -> tuple[int | None, list[str]]:
-    """(pid or None, folders)."""
+    """Parse PID or FOLDER into (pid or None, folders)."""
     if target is not None and not target.isdecimal():
         if not os.path.isdir(target):
             raise ConfigError(

@@ -107,7 +107,7 @@ class Executor:
 
     @property
     def name(self) -> str:
-        """The decoders, for messages."""
+        """Names of the decoders, for messages."""
         if self._only_pillow:
             return self.pillow.name
         return f"native ({', '.join(formats())}), {self.pillow.name} (the rest)"

@@ -205,7 +205,7 @@ def add_border(
 
 
 def _rows_by_shape(shapes: np.ndarray) -> list[tuple[tuple[int, int], list[int]]]:
-    """Rows of equal shape."""
+    """Group rows by their (height, width)."""
     groups: dict[tuple[int, int], list[int]] = {}
     for row, (height, width) in enumerate(shapes.tolist()):
         groups.setdefault((height, width), []).append(row)

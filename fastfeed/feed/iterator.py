@@ -220,7 +220,7 @@ class Cursor:
         self._plan = plan
 
     def close(self) -> None:
-        """Stop the batch iterator."""
+        """Close the iterator of batches, if one is open."""
         if self._iterator is not None:
             self._iterator.close()
 
@@ -272,7 +272,7 @@ class Lockstep:
                 self._compare(other, position)
 
     def end(self) -> None:
-        """Deliver no more batches."""
+        """Stop comparing this iteration with others."""
         with _LOCK:
             _LIVE.discard(self._reference)
 

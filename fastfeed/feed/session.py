@@ -323,7 +323,7 @@ class FeedSession:
         return self.meter.stats(self.timeline.totals(), self.quarantine.failures, self.threads)
 
     def explain(self) -> str:
-        """The text of `print(feed)`."""
+        """The text that `print(feed)` shows."""
         text = feed_text(self.config, self.backend, self._encoded, self._known_fields)
         return "\n".join([text, *(f"  {line}" for line in self.notes)])
 

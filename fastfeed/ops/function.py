@@ -1,4 +1,4 @@
-"""User functions as ops."""
+"""User functions wrapped as pixel ops."""
 
 from __future__ import annotations
 

@@ -238,7 +238,7 @@ def word(costs: StepCosts) -> str:
 
 
 def verdict(costs: StepCosts) -> str:
-    """Verdict in words."""
+    """The verdict on the input in words."""
     return {
         "not_starved": "not the input",
         "starved": "it is the input",
@@ -264,7 +264,7 @@ class WhatIf:
     remedy: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """Values for JSON."""
+        """Change, step time and gain, for JSON."""
         return {
             "change": self.change,
             "step_ms": self.step_ns / 1e6,

@@ -32,7 +32,7 @@ class BatchProgress:
         self._lock = threading.Lock()
 
     def count(self, read_bytes: int = 0, retries: int = 0) -> None:
-        """Add to the counters."""
+        """Add bytes and retries to the counters."""
         if read_bytes or retries:
             with self._lock:
                 self.read_bytes += read_bytes

@@ -170,7 +170,7 @@ class ParallelJob(Generic[T]):
         return self
 
     def start(self, pool: ThreadPool) -> None:
-        """Queue all parts."""
+        """Queue all parts in the pool."""
         for part in self._parts:
             pool.submit(lambda part=part: self._run(part))
         self._parts = []
@@ -289,7 +289,7 @@ class Prefetcher(Generic[T]):
         return self._stop.is_set()
 
     def close(self) -> None:
-        """Cancel the running jobs."""
+        """Cancel the running jobs and start no more."""
         self._cancel()
         self._on_close()
 

@@ -164,7 +164,7 @@ class Arrays(SourceMethods):
         return f"array[{i}]"
 
     def read(self, ids: Sequence[int]) -> list[Any]:
-        """Views of the images."""
+        """Return views of images, without copies."""
         return [self._images[int(i)] for i in ids]
 
     def addresses(self, ids: np.ndarray) -> ArrayRows | None:

@@ -180,7 +180,7 @@ class HasByteRanges(Protocol):
 
 @runtime_checkable
 class HasNotes(Protocol):
-    """A source of files."""
+    """A source with notes on skipped files."""
 
     @property
     def notes(self) -> Sequence[str]:
@@ -361,7 +361,7 @@ class Optionals:
         self.label_spec = LabelSpec(*getattr(source, "label_spec", ()))
 
     def uri(self, i: int) -> str:
-        """Address of a sample."""
+        """Address of a sample, for messages."""
         return self._source.uri(i)
 
     def sample_names(self, ids: np.ndarray) -> list[str]:

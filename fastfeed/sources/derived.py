@@ -98,12 +98,12 @@ class Derived:
 
     @property
     def fingerprint(self) -> str:
-        """Fingerprint of the source."""
+        """Fingerprint of the source that this derives from."""
         return self.source.fingerprint
 
     @property
     def notes(self) -> list[str]:
-        """Notes of the source."""
+        """Notes of the source that this derives from."""
         return source_notes(self.source)
 
     # -- Addressable, Fetching, BlockReader
@@ -207,7 +207,7 @@ class Derived:
         return self._optionals.boxes(self._source_ids(ids))
 
     def columns(self, ids: np.ndarray) -> dict[str, np.ndarray]:
-        """Columns of the source."""
+        """Columns of the source, for these samples."""
         return self._optionals.columns(self._source_ids(ids))
 
     def column_values(self, ids: Sequence[int]) -> list[dict[str, Any]] | None:

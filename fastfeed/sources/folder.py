@@ -209,7 +209,7 @@ class ImageFolder(SourceMethods):
 
     @property
     def left_out(self) -> Counter[str]:
-        """Deprecated name of `skipped`."""
+        """The deprecated former name of `skipped`."""
         warn("ImageFolder.left_out is now called skipped", DeprecationWarning, stacklevel=2)
         return self.skipped
 
@@ -303,7 +303,7 @@ class ImageFolder(SourceMethods):
         return MappedRead(self._storage.fetch([span])[0], lambda data: self._look(i, data))
 
     def byte_ranges(self, ids: np.ndarray) -> list[StoredFile | None]:
-        """Files in remote storage."""
+        """Byte ranges of files in remote storage."""
         return [self._byte_range(i) for i in ids.tolist()]
 
     def _byte_range(self, i: int) -> StoredFile | None:

@@ -49,7 +49,7 @@ Spans = Mapping[int, tuple[int, int]]  # by row: start and stop
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Headers:
-    """Headers of n images."""
+    """Sizes and formats of n images."""
 
     sizes: np.ndarray  # int32 (n, 2): height, width as displayed; 0 of images without a header
     formats: np.ndarray  # uint8 (n,): which of `names`

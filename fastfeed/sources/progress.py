@@ -38,7 +38,7 @@ class ScanProgress:
                 self._bar.update(self._task, completed=self._done, images=self._images, rate=rate)
 
     def now(self, activity: str) -> None:
-        """Show the current activity."""
+        """Show the activity in the progress bar."""
         if self._bar is not None:
             self._bar.update(self._task, description=activity)
 

@@ -129,7 +129,7 @@ class RawShards(SourceMethods):
         return int(self._bounds[-1])
 
     def uri(self, i: int) -> str:
-        """Shard and number: `shard-000002.npy#17`."""
+        """Shard and row of a sample: `shard-000002.npy#17`."""
         shard = self._shard_index(int(i))
         return f"{self._shards.uris[shard]}#{int(i) - int(self._bounds[shard])}"
 

@@ -110,7 +110,7 @@ class Together(Derived, SourceMethods):
 
     @property
     def together(self) -> dict[str, Source]:
-        """The sources by name."""
+        """The sources of the images by name."""
         return self._images
 
     def label(self, ids: np.ndarray) -> np.ndarray:

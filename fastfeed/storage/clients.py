@@ -73,7 +73,7 @@ def settings(protocol: str, options: dict[str, Any], in_flight: int) -> dict[str
 
 
 async def _http_client(limit: int, loop: Any = None, **more: Any) -> Any:
-    """Create aiohttp's session."""
+    """Create aiohttp's session, with limited connections."""
     from fastfeed.storage.http_client import Connector, new_session  # loads aiohttp
 
     return new_session(Connector(), limit, **more)
@@ -201,7 +201,7 @@ class Endpoint:
 
 @dataclass(eq=False, repr=False)  # options may hold secrets
 class Endpoints:
-    """Endpoints of one `Storage`."""
+    """Endpoints of one `Storage`, by protocol and host."""
 
     _options: dict[str, Any]
     _in_flight: int

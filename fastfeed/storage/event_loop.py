@@ -91,7 +91,7 @@ def _flush() -> None:
 
 
 def results(pendings: Sequence[Pending]) -> list[Any]:
-    """Wait for all results."""
+    """Wait for all results; cancel them on an error."""
     try:
         return [pending.result() for pending in pendings]
     except BaseException:  # Ctrl-C, too

@@ -64,7 +64,7 @@ def limited_response(limit: int) -> type[aiohttp.ClientResponse]:
 
     class Response(aiohttp.ClientResponse):
         async def read(self) -> bytes:
-            """Read the body."""
+            """Read the body up to the size limit."""
             if self._body is None:
                 try:
                     self._body = await _body(self, limit)
@@ -117,7 +117,7 @@ class GuardedClient:
     limit: int  # bytes of a body whose length the server does not say
 
     async def __call__(self, loop: Any = None, **more: Any) -> aiohttp.ClientSession:
-        """Create the session."""
+        """Create a session with guarded connections."""
         return new_session(_GuardedConnector(self.guard), self.limit, **more)
 
 

@@ -36,7 +36,7 @@ class RangeReads:
         self._chunks = ChunkFetches(self._fetch_chunk)
 
     def begin(self, span: ByteRange) -> Pending:
-        """Start to read."""
+        """Start to read a byte range."""
         stat = span.stat
         if stat is not None and span.stop is None:
             span = replace(span, stop=stat.size)

@@ -109,7 +109,7 @@ class DeferredRead:
         return None
 
     def result(self, timeout: float | None = None) -> Any:
-        """Read now."""
+        """Read now, on the calling thread."""
         return self._read()
 
 

@@ -33,7 +33,7 @@ _OPEN_AT_ONCE = 32
 
 
 class _FileTable(NamedTuple):
-    """Local shards as arrays."""
+    """Paths, sizes and times of local shards, as arrays."""
 
     names: np.ndarray  # uint8 (bytes,): all paths, one after another
     ends: np.ndarray  # int64 (shards,): where each ends

@@ -18,7 +18,7 @@ keras: Any = framework("keras", "to_keras_layer")
 
 
 def to_keras_layer(config: TransformConfig, size: Any) -> Any:
-    """The layer, as `Transform.to_keras_layer`."""
+    """Build the layer that `Transform.to_keras_layer` returns."""
     return PixelLayer(file_content(config), size)
 
 

@@ -163,7 +163,7 @@ class _Jax:
 
 
 class _Torch:
-    """Tensors on Keras's device."""
+    """Batches as PyTorch tensors on Keras's device."""
 
     def __init__(self, epochs: Epochs) -> None:
         self._epochs = epochs

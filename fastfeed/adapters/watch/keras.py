@@ -54,7 +54,7 @@ def Watch(feed: Any = None, warn: float | None = 0.2, every: int = 50, tracker: 
     keras = framework("keras", "Watch")
 
     class FeedWatch(keras.callbacks.Callback):
-        """Implementation of `fastfeed.Watch`."""
+        """The Keras callback that `fastfeed.Watch` returns."""
 
         async_safe = True  # or Keras would wait for this callback after each batch
 

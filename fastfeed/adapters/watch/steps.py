@@ -229,7 +229,7 @@ class StepWatch:
             raise MissingExtra("to_lightning needs Lightning: pip install lightning")
 
         class LightningFeedWatch(lightning.Callback):
-            """Logs feed_wait and feed_rate."""
+            """Logs feed_wait and feed_rate through Lightning."""
 
             def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
                 watch.begin()

@@ -478,7 +478,7 @@ def _halves(layer: Layer, number: int) -> list[_Layer]:
 
 @dataclass(slots=True)
 class _Call:
-    """One call of `run`."""
+    """Arguments and results of one `run`."""
 
     count: int  # samples
     work: Work

@@ -50,7 +50,7 @@ _ALL = 4
 
 @dataclass(slots=True)
 class _RenderCall:
-    """One call of render."""
+    """Arguments and results of one `render`."""
 
     blobs: Sequence[Any]
     headers: Sequence[Header]

@@ -88,7 +88,7 @@ class Graph:
 
     @property
     def chain(self) -> Chain:
-        """The ops after decoding."""
+        """The graph of the ops after decoding."""
         return Chain(self.program, self.device is not None)
 
     @property

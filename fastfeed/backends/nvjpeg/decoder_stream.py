@@ -23,7 +23,7 @@ _STEP = 64 << 20  # bytes by which memory grows
 
 @dataclass(frozen=True, slots=True)
 class RenderRequest:
-    """One call of render."""
+    """Arguments of one call of `render`."""
 
     samples: Samples
     work: Work

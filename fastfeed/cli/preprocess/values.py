@@ -129,7 +129,7 @@ def target_options(given: Sequence[str] | None) -> dict[str, object] | None:
 
 
 def parse_part_option(text: str | None) -> tuple[int, int] | None:
-    """Parse `--part 3/8`. ConfigError."""
+    """Parse `--part 3/8` as (3, 8). ConfigError."""
     from fastfeed.preprocess.engines.named import parse_part
 
     return None if text is None else parse_part(text)
@@ -221,7 +221,7 @@ def _sides(option: str, text: str) -> tuple[int, int]:
 
 
 def _shares(text: str) -> dict[str, float]:
-    """Parse `--split train=0.8,val=0.2`. ConfigError."""
+    """Parse `--split train=0.8,val=0.2` into shares by name. ConfigError."""
     shares: dict[str, float] = {}
     for part in _names(text):
         name, _, share = (word.strip() for word in part.partition("="))

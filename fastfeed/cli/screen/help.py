@@ -28,7 +28,7 @@ _EXAMPLES = "Examples:"
 
 
 def argument(metavar: str, help: str) -> Any:
-    """An argument, for `Annotated`."""
+    """A positional argument of a command, for `Annotated`."""
     return typer.Argument(metavar=metavar, help=help, show_default=False)
 
 
@@ -108,7 +108,7 @@ class _Screen:
         return super().parse_args(ctx, args)  # type: ignore[misc]
 
     def shown_params(self, ctx: Any) -> list[Any]:
-        """Parameters on the screen."""
+        """Parameters that the help screen lists."""
         return self.get_params(ctx)  # type: ignore[attr-defined]
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:

@@ -25,7 +25,7 @@ UNSEEN = ("decode", "convert", "label", "map")
 
 @dataclass(frozen=True, slots=True)
 class OpSection:
-    """Ops under one heading."""
+    """Ops that are shown under one heading."""
 
     heading: str  # may be empty
     ops: tuple[Any, ...]

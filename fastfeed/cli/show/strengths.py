@@ -135,7 +135,7 @@ def _run(program: Program, photo: np.ndarray, u: np.ndarray) -> list[Picture]:
 
 
 def _numbers(u: np.ndarray, draws: int) -> np.ndarray:
-    """(n, draws), by strength."""
+    """Random numbers by strength: float64 (n, draws)."""
     return (u[:, None] + _GOLDEN * np.maximum(np.arange(draws) - _LED + 1, 0)) % 1
 
 

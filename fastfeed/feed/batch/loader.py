@@ -49,7 +49,7 @@ class LoadedSamples:
     seen: np.ndarray | None = None
 
     def first(self, count: int) -> LoadedSamples:
-        """The first `count` samples."""
+        """Keep only the first `count` samples."""
         if count == len(self.ids):
             return self
         corners = self.corners

@@ -163,7 +163,7 @@ class Pipeline:
         ]
 
     def close(self) -> None:
-        """End all threads."""
+        """End all threads that decode and augment."""
         self.stop.set()
         for route in self._routes.values():
             route.executor.close()

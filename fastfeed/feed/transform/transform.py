@@ -143,7 +143,7 @@ class Transform:
 
     @property
     def ops(self) -> list[Op]:
-        """The list of ops."""
+        """The ops, in the order they run."""
         return list(self._config.ops)
 
     @property

@@ -79,7 +79,7 @@ class Server:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop listening for requests."""
+        """Stop the server and join its thread."""
         self._http.shutdown()
         self._http.server_close()
         self._thread.join()

@@ -121,7 +121,7 @@ def fold(
 
 
 def _full_windows(sizes: np.ndarray) -> Windows:
-    """The whole images."""
+    """Windows that cover each image completely."""
     flips = np.zeros((len(sizes), 2), bool)
     return Windows(full_boxes(sizes), flips, sizes.astype(np.int64, order="C"))
 

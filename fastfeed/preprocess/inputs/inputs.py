@@ -74,7 +74,7 @@ class Input:
 
     @property
     def left_out(self) -> dict[str, int]:
-        """Deprecated name of `skipped`."""
+        """The deprecated former name of `skipped`."""
         warn("Input.left_out is now called skipped", DeprecationWarning, stacklevel=2)
         return self.skipped
 

@@ -153,5 +153,5 @@ def sample_columns(source: Source, ids: Sequence[int]) -> list[dict[str, Any] | 
 
 
 def nan_to_none(value: Any) -> Any:
-    """None instead of NaN."""
+    """Replace NaN by None, for JSON."""
     return None if isinstance(value, float) and value != value else value

@@ -46,12 +46,12 @@ class EachImage:
         return self.images[k], sample
 
     def uri(self, i: int) -> str:
-        """Address of an image."""
+        """Address of image i, as its source names it."""
         source, sample = self.place(i)
         return source.uri(sample)
 
     def read(self, ids: Sequence[int]) -> list[Any]:
-        """Read images."""
+        """Read encoded images by their ids."""
         return [source.read([sample])[0] for source, sample in map(self.place, ids)]
 
     def fetch(self, ids: Sequence[int]) -> list[Pending]:

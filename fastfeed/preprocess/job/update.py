@@ -151,7 +151,7 @@ def update(
 
 @dataclass(frozen=True, slots=True)
 class _Update:
-    """The arguments of `update`."""
+    """Arguments of `update`, and the steps that carry it out."""
 
     names: list[str]
     labels: Mapping[str, str | Sequence[str]]

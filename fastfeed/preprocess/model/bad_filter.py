@@ -89,7 +89,7 @@ class BadFilter:
 
     @property
     def text(self) -> str:
-        """The criteria in words."""
+        """The criteria of the filter in words."""
         parts = [f"reason {', '.join(self.reasons)}"] if self.reasons else []
         parts += [f"class {', '.join(self.classes)}"] if self.classes else []
         parts += [f"folder {', '.join(self.folders)}"] if self.folders else []

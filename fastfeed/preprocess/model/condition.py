@@ -85,7 +85,7 @@ def known_values(
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A parsed condition."""
+    """A parsed `where` condition on samples."""
 
     text: str
     tree: ast.expr

@@ -21,7 +21,7 @@ NO_LABEL = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Edits:
-    """Edited samples by id."""
+    """Edits of samples, in order of their ids."""
 
     ids: np.ndarray  # int64, shape (n,): in the plan, ascending
     # int64, shape (n,): a label, or the value of several classes, NO_LABEL, REMOVED or REPAIRED
@@ -47,7 +47,7 @@ class Edits:
 
     @property
     def hash(self) -> str:
-        """Hash of all edits."""
+        """Hash over the ids and values."""
         return digest(self.table.tolist())
 
     @property
@@ -57,7 +57,7 @@ class Edits:
 
     @property
     def by_id(self) -> dict[int, int]:
-        """Values by id."""
+        """Values of the edits by sample id."""
         return dict(zip(self.ids.tolist(), self.values.tolist(), strict=True))
 
     def with_value(self, value: int) -> np.ndarray:

@@ -185,7 +185,7 @@ class ShardRecord:
 
     @property
     def bytes(self) -> int:
-        """Size of all files."""
+        """Total size of the shard's files, bytes."""
         return sum(part.bytes for part in self.files)
 
     def summary(self, seconds: dict[str, float]) -> dict[str, Any]:
@@ -199,7 +199,7 @@ class ShardRecord:
         }
 
     def dump(self) -> bytes:
-        """The file's content; deterministic."""
+        """Serialize to JSON; equal records give equal bytes."""
         document = {name: getattr(self, name) for name in _RECORD}
         document["files"] = list(map(asdict, self.files))
         document["bad"] = list(map(asdict, self.bad))

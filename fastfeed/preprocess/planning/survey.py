@@ -117,7 +117,7 @@ class SurveyTask:
         return rows, loaded[2], count
 
     def alone(self, sample: int, context: TaskContext) -> None:
-        """As in Task."""
+        """Run one sample and discard the result, as in Task."""
         row = np.zeros(1, ROW)[0]
         row["id"] = sample
         self._fill_row(row, DEFERRED, ImageHasher(self.max_pixels), context)

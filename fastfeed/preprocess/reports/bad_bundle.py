@@ -96,7 +96,7 @@ class PreviewTask:
         return {"samples": len(previews), "previews": previews}
 
     def alone(self, sample: int, context: TaskContext) -> None:
-        """As in Task."""
+        """Run one sample and discard the result, as in Task."""
         self._preview(sample, self.reasons[list(self.ids).index(sample)], context)
 
     def _preview(self, i: int, reason: str, context: TaskContext) -> BadPreview:

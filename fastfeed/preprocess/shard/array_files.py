@@ -35,7 +35,7 @@ class Rows:
 
     @property
     def size(self) -> int:
-        """Bytes of a row."""
+        """Size of one row, in bytes."""
         return int(np.prod(self.shape)) * self.dtype.itemsize
 
     def read(self, start: int, stop: int) -> bytes:

@@ -152,7 +152,7 @@ class ShardTask:
         return records[0].summary(seconds)
 
     def alone(self, sample: int, context: TaskContext) -> None:
-        """As in Task."""
+        """Run one sample and discard the result, as in Task."""
         with self.images.read([sample], context) as blobs:
             for i, blob, _ in blobs:
                 image = self.images.make(i, blob, context)

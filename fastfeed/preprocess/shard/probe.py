@@ -32,7 +32,7 @@ class ProbeTask:
         return {"samples": len(ids), "good": good}
 
     def alone(self, sample: int, context: TaskContext) -> None:
-        """As in Task."""
+        """Run one sample and discard the result, as in Task."""
         self.task.alone(sample, context)
 
 
@@ -61,7 +61,7 @@ class ColumnsTask:
         return {"samples": len(self.ids), "columns": columns}
 
     def alone(self, sample: int, context: TaskContext) -> None:
-        """As in Task."""
+        """Run one sample and discard the result, as in Task."""
         self.task.alone(sample, context)
 
 

@@ -259,7 +259,7 @@ class StoredShard:
 
     @property
     def binary(self) -> list[str]:
-        """Metadata columns of bytes."""
+        """Names of the metadata columns of bytes."""
         return [name for name, kind in self.types.items() if kind == "bytes"]
 
     @property

@@ -83,7 +83,7 @@ class SupervisorChannel:
 
     @contextmanager
     def room(self, need: int) -> Iterator[None]:
-        """As in TaskContext."""
+        """Wait until `need` more bytes are free, as in TaskContext."""
         if need <= FREE_BYTES:
             yield
             return

@@ -56,7 +56,7 @@ class MDSWriter(base.ShardWriter):
         self._ends = [0]
 
     def add(self, entry: Entry) -> None:
-        """Append the next sample."""
+        """Append one sample to the shard."""
         label = -1 if entry.label is None else entry.label
         fields: dict[str, bytes | int | np.ndarray] = {
             "class": as_json(class_texts(entry))

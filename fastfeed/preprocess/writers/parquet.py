@@ -75,7 +75,7 @@ class ParquetWriter(base.ShardWriter):
         return self.images or ("image",)
 
     def add(self, entry: Entry) -> None:
-        """Append the next row."""
+        """Append one sample as a row."""
         arrays = self.columns.arrays(entry)
         if self._parquet is None:
             self._schema = pa.schema(

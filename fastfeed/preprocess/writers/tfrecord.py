@@ -44,7 +44,7 @@ class TFRecordWriter(base.ShardWriter):
         self._at = 0
 
     def add(self, entry: Entry) -> None:
-        """Append the next record."""
+        """Append one sample as an Example."""
         images = self.named_images(entry).items()
         encoded = {f"image/{name}/encoded" if name else _IMAGE: own.image for name, own in images}
         before, after = _message(entry, encoded, self.columns.arrays(entry), self.types)

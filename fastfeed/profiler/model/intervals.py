@@ -75,7 +75,7 @@ def union(*many: np.ndarray) -> np.ndarray:
 
 
 def measure(a: np.ndarray) -> int:
-    """Nanoseconds of a set."""
+    """Total length of a set, nanoseconds."""
     return int((a[:, 1] - a[:, 0]).sum())
 
 
@@ -101,7 +101,7 @@ def clip(a: np.ndarray, start: int, end: int) -> np.ndarray:
 
 
 def intersect(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Nanoseconds in both sets."""
+    """The set of nanoseconds in both sets."""
     if not len(a) or not len(b):
         return empty()
     if len(b) == 1:

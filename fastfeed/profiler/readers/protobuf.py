@@ -115,7 +115,7 @@ def text(data: Content, start: int, stop: int) -> str:
 
 
 def signed(value: int) -> int:
-    """A varint as int64."""
+    """Reinterpret an unsigned varint as int64."""
     return value - (1 << 64) if value >> 63 else value
 
 

@@ -399,7 +399,7 @@ def nsys_command(
     delay: int,
     duration: int,
 ) -> list[str]:
-    """`nsys profile ... command`."""
+    """Command line of `nsys profile` around the command."""
     flags = [f"--{name}={value}" for name, value in _LIGHT.items() if name in options]
     if delay:
         flags.append(f"--delay={delay}")

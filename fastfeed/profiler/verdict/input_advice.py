@@ -119,7 +119,7 @@ def _loader_change(device: DeviceResult, spent: int) -> str:
 
 
 def _pattern(metrics: Mapping[str, float]) -> str:
-    """Describe which steps wait."""
+    """Describe which steps wait for input."""
     text = ""
     at_epochs = metrics.get("epoch_waits", 0)
     if at_epochs >= _NEARLY_ALL:

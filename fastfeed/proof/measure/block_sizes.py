@@ -24,7 +24,7 @@ class BlockSizes:
 
     @property
     def block(self) -> int:
-        """Steps of a block."""
+        """Steps of a block, with its warmup."""
         return self.warmup + self.steps
 
 

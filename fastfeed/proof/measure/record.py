@@ -74,7 +74,7 @@ class ProofRecord:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> ProofRecord:
-        """The inverse of `as_dict`."""
+        """Build a record from the values of `as_dict`."""
         if values.get("fastfeed_prove_record") != _FORMAT:
             raise ProofError(
                 "the record of the proof is of another version of fastfeed; use the same in both"

@@ -48,7 +48,7 @@ class Estimate:
 
     @property
     def ms(self) -> float:
-        """Milliseconds per step."""
+        """Mean time per step, in milliseconds."""
         return self.ns / 1e6
 
     @property
@@ -65,7 +65,7 @@ class Estimate:
         return self.low <= ns <= self.high
 
     def as_dict(self) -> dict[str, Any]:
-        """Milliseconds, for JSON."""
+        """Mean and interval in milliseconds, for JSON."""
         return {"ms": self.ns / 1e6, "low_ms": self.low / 1e6, "high_ms": self.high / 1e6}
 
 

@@ -28,7 +28,7 @@ _TOO_MANY = 100  # times as long
 
 
 def percent(share: float) -> str:
-    """0.123 -> "12.3 %"."""
+    """Format a share: 0.123 is "12.3 %"."""
     value = round(100 * share, 1 if abs(share) < 0.9995 else 0) + 0.0  # no "-0.0"
     return f"{value:.1f} %" if abs(share) < 0.9995 else f"{value:,.0f} %"
 
@@ -41,7 +41,7 @@ def ms(ns: float) -> str:
 
 
 def rate(images: float) -> str:
-    """Images per second."""
+    """Format a number of images per second."""
     return (
         f"{images:,.0f}" if images >= 100 else f"{images:.1f}" if images >= 10 else f"{images:.2f}"
     )

@@ -21,7 +21,7 @@ _WORDS = 140  # and for what the parts are
 
 
 def render(proof: StepCosts, console: Console) -> None:
-    """Print the report."""
+    """Print the report of a proof to a console."""
     sheet = Sheet(console, min(console.width, 110), lines=12)
     label = verdict(proof).upper()
     lines = [

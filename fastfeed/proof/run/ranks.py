@@ -66,7 +66,7 @@ class RankScaling:
     rows: tuple[RankCount, ...]
 
     def speed_up(self, row: RankCount, kind: str) -> float:
-        """`kind`: "synthetic" or "real"."""
+        """Speed-up over the fewest ranks; `kind`: "synthetic" or "real"."""
         before = getattr(self.rows[0], kind)
         return getattr(row, kind) / before if before else 0.0
 
@@ -75,7 +75,7 @@ class RankScaling:
         return self.speed_up(row, kind) * self.rows[0].ranks / row.ranks
 
     def as_dict(self) -> dict[str, Any]:
-        """Values for JSON."""
+        """Throughput, speed-up and efficiency, for JSON."""
         rows = []
         for row in self.rows:
             figures: dict[str, Any] = {"ranks": row.ranks, "input_share": row.input_share}

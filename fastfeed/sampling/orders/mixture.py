@@ -157,7 +157,7 @@ class _Parts:
         return np.array([_kind(part) for part in self._parts])
 
     def walk(self, epoch: Epoch) -> PartPasses:
-        """The parts in Blocks."""
+        """Passes through the parts, cached for one plan."""
         key = epoch.seed, epoch.length, epoch.batch
         walk = self._walks.get(key)
         if walk is None:

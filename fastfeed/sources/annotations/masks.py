@@ -60,7 +60,7 @@ def make_masks(candidates: Any, where: Callable[[int], str], storage: Storage) -
 
 
 class _MasksInMemory:
-    """Masks held in memory."""
+    """Masks as arrays or bytes in memory."""
 
     def __init__(self, masks: list[Any]) -> None:
         self._masks = masks

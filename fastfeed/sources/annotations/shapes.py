@@ -207,7 +207,7 @@ class ShapeLists(NamedTuple):
 
     @classmethod
     def of(cls, shapes: Iterable[Shape]) -> ShapeLists:
-        """Outlines in one array."""
+        """Concatenate the outlines into one array."""
         numbers = bytearray()
         part_ends = array("q", [0])
         ends = array("q", [0])

@@ -15,7 +15,7 @@ ROWS = 1 << 16  # of a piece
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileTable:
-    """Files in their order."""
+    """Columns of listed files, in their order."""
 
     paths: StringColumn  # below the root, folders set off by /
     sizes: np.ndarray | None = None  # bytes, int64 (n,); -1: not known. None: no size is known

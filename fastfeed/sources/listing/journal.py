@@ -256,7 +256,7 @@ def folders_listed(path: str) -> tuple[int, int]:
 
 
 def _records(file: BinaryIO) -> Iterator[tuple[_JournalEntry, dict[str, Any]]]:
-    """Read all complete records."""
+    """Read records up to the first damaged one."""
     size = os.fstat(file.fileno()).st_size
     while len(lengths := file.read(_RECORD.size)) == _RECORD.size:
         head, body, checksum = _RECORD.unpack(lengths)

@@ -58,7 +58,7 @@ class RemoteTree:
         self._stopped = False
 
     def top(self, skipped: SkippedFiles) -> Iterator[tuple[list[str], FileTable]]:
-        """List the first level."""
+        """List folders and images of the first level."""
         empty = True
         for page in self._pages(self.root, deep=False):
             empty = empty and not page.files and not page.folders
@@ -126,7 +126,7 @@ class RemoteTree:
                 break
 
     def stop(self) -> None:
-        """Cancel the pending requests."""
+        """Cancel pending requests and send no more."""
         self._stopped = True
         for request in list(self._requests):
             request.cancel()

@@ -1,1 +1,1 @@
-"""MosaicML Streaming (MDS) shards."""
+"""Sources of MosaicML Streaming (MDS) shards."""

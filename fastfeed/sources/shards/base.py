@@ -297,7 +297,7 @@ class ShardedSource(SourceMethods, ABC):
     # -- Annotated, HasExtraColumns
 
     def weights(self, ids: np.ndarray) -> np.ndarray | None:
-        """None: all are 1."""
+        """Weights of samples; None: all are 1."""
         return None
 
     def boxes(self, ids: np.ndarray) -> np.ndarray | None:

@@ -57,7 +57,7 @@ class ValueLocation:
 
 
 def column_names(columns: Sequence[str], who: str) -> tuple[str, ...]:
-    """Names, each once. ConfigError."""
+    """Check that names are unique texts. ConfigError."""
     if isinstance(columns, str):
         raise ConfigError.of(f"{who}: columns", "a list of names", columns, f"pass [{columns!r}]")
     names = tuple(columns)

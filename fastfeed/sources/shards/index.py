@@ -57,7 +57,7 @@ class ShardScan:
     def add(
         self, offset: int, length: int, label: ScannedLabel, name: bytes, check: int = 0
     ) -> None:
-        """Add one sample."""
+        """Append one sample to the scan."""
         self.offsets.append(offset)
         self.lengths.append(length)
         self.labels.append(label)

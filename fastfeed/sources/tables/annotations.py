@@ -35,7 +35,7 @@ _AT_ONCE = 1 << 18  # rows checked together: they fit into the CPU's caches
 
 
 class WeightColumn(ColumnParser):
-    """Parser of weights: float32."""
+    """Parser of sample weights: float32, finite, >= 0."""
 
     def _take(self, name: str, part: ColumnPart, first: int) -> None:
         values = self._floats(name, part, first, "numbers >= 0")

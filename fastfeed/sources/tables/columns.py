@@ -71,7 +71,7 @@ class ColumnPart:
         return values.codes.nbytes if isinstance(values, Codes) else values.nbytes
 
     def __getitem__(self, row: int) -> Any:
-        """One value, for messages."""
+        """The value of one row, for messages."""
         values = self.values
         if isinstance(values, Codes):
             return values.texts[int(values.codes[row])]

@@ -300,24 +300,24 @@ class PrefetchedFile(io.RawIOBase):
         self._starts = [start for start, _ in self._pieces]
 
     def readable(self) -> bool:
-        """Support reading."""
+        """True: the file supports reading."""
         return True
 
     def seekable(self) -> bool:
-        """Support seeking."""
+        """True: the file supports seeking."""
         return True
 
     def tell(self) -> int:
-        """Bytes from the beginning."""
+        """Position in bytes from the beginning."""
         return self._at
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        """Move the position."""
+        """Move the position and return it."""
         self._at = offset + (0, self._at, self._shards.stats[self._file].size)[whence]
         return self._at
 
     def read(self, count: int = -1) -> Any:
-        """Read the next bytes."""
+        """Read `count` bytes, or all up to the end."""
         start = self._at
         end = self._shards.stats[self._file].size
         stop = end if count is None or count < 0 else min(start + count, end)

@@ -182,7 +182,7 @@ class RowGroups:
         )
 
     def _span(self, unit: int) -> int:
-        """Bytes in the file."""
+        """Size of a row group in the file, bytes."""
         _, start, stop = self._location(unit)
         return stop - start
 
@@ -277,7 +277,7 @@ class RowGroups:
         ]
 
     def shard(self, unit: int) -> str:
-        """File and row group."""
+        """File and number of a row group, for messages."""
         file, *_ = self._location(unit)
         return f"{self._shards.uris[file]} row group {int(self._arrays['unit_group'][unit])}"
 
@@ -333,7 +333,7 @@ class _Image:
         return None
 
     def result(self, timeout: float | None = None) -> bytes | Unread:
-        """Return the image's bytes."""
+        """Wait for the row group; return the image's bytes."""
         data = self._groups.take(self._i, self, timeout)
         self._release()
         return data

@@ -29,7 +29,7 @@ class StringColumn:
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> StringColumn:
-        """Build from Python strings."""
+        """Build a column from Python strings."""
         joined = "".join(texts)
         blob = _encoded(joined)
         if len(blob) != len(joined):  # not one byte for each character
@@ -59,7 +59,7 @@ class StringColumn:
         return self.content(i).decode("utf-8", "surrogateescape")
 
     def content(self, i: int) -> bytes:
-        """Bytes of one text."""
+        """UTF-8 bytes of text number i."""
         start = int(self.ends[i - 1]) if i else 0
         return self.blob[start : int(self.ends[i])].tobytes()
 

@@ -247,7 +247,7 @@ class TarShards(ShardedSource):
         return self._addresses(ids, checks == 0, head=BLOCK, checks=checks)
 
     def byte_ranges(self, ids: np.ndarray) -> list[StoredFile | None]:
-        """Members of remote shards."""
+        """Byte ranges of members in remote shards."""
         return self._byte_ranges(ids)
 
     def _unwrap(self, i: int, head: bytes, data: bytes) -> bytes | Unread:
@@ -293,7 +293,7 @@ class _Samples:
         self._many_images_noted = False
 
     def add(self, member: Member) -> None:
-        """Add the next member."""
+        """Add a member to the current sample, or begin the next."""
         folder, slash, base = member.name.rpartition("/")
         stem, dot, extension = base.partition(".")
         if not stem or not dot or re.match(r"__[^/]*__(/|$)", member.name):  # as webdataset does
@@ -371,7 +371,7 @@ class _Samples:
             return None
 
     def end(self) -> None:
-        """Complete the current sample."""
+        """Complete the current sample; note missing parts."""
         if self._image is not None:
             image = self._image
             name = self._image.name.encode("utf-8", "surrogateescape")

@@ -44,7 +44,7 @@ class LazyMessage:
         return 0
 
     def bytes(self, first: int, last: int) -> bytes:
-        """Read bytes [first, last)."""
+        """Read bytes [first, last) of the message."""
         i = self.at(first, last - first)
         data = self.data[i : i + last - first]
         if len(data) < last - first:

@@ -310,7 +310,7 @@ class _ShardScanner:
         self._scan.add(offset, length, label, name or b"%06d" % len(self._scan.offsets), check)
 
     def end(self) -> ShardScan:
-        """The samples and notes."""
+        """Return the scanned samples and notes."""
         all_lack = []
         if self._scan.offsets and not self._images:
             all_lack = [_NO_IMAGE + (self._reason or "all are cut off")]

@@ -43,7 +43,7 @@ class GlobalIds:
         return _lookup(self.tids, ids)
 
     def pid(self, index: int) -> int:
-        """The operating system's number."""
+        """Process number that the operating system gave."""
         return int(self.pids[index]) >> 24 & _TID
 
     def of_processes(self, by_pid: Mapping[int, _T]) -> dict[int, _T]:

@@ -119,7 +119,7 @@ class NvtxRecorder:
         self._range = 0
 
     def start(self, has_functions: bool) -> None:
-        """Load the NVTX library."""
+        """Load the NVTX library; RuntimeError if it is missing."""
         load()
 
     def mark(self, step: int) -> None:

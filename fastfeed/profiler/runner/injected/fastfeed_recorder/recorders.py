@@ -29,7 +29,7 @@ def choose(wanted: str, framework: str, window: Any) -> tuple[Any, int | None]:
 
 
 class _TorchRecorder:
-    """torch.profiler with Python frames."""
+    """Records with torch.profiler and Python frames."""
 
     suffix = ".torch.json.gz"
 

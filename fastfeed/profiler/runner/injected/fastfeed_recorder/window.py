@@ -32,13 +32,13 @@ class CallCount:
         self._is_active = False
 
     def begin(self) -> None:
-        """Count from now on."""
+        """Begin to count calls, unless a profiler is active."""
         if sys.getprofile() is None:
             self._is_active = True
             sys.setprofile(self._see)
 
     def end(self) -> None:
-        """Stop counting calls."""
+        """Stop counting; another profiler stays active."""
         self._is_active = False
         if sys.getprofile() == self._see:
             sys.setprofile(None)

@@ -58,7 +58,7 @@ def moved(feed: Any, name: str, session: Any) -> Any:
     if name == "keras_backup":
         text = "feed.keras_backup(folder) is deprecated; use ff.keras.backup(feed, folder)"
         warn(text, DeprecationWarning, stacklevel=3)
-        return partial(importlib.import_module("fastfeed.keras").backup, feed)
+        return partial(_keras_backup, session)
     if name not in MOVED:
         raise AttributeError(f"{type(feed).__name__!r} object has no attribute {name!r}")
     warn(
@@ -68,3 +68,9 @@ def moved(feed: Any, name: str, session: Any) -> Any:
         stacklevel=3,
     )
     return operator.attrgetter(MOVED[name])(session)
+
+
+def _keras_backup(session: Any, *arguments: Any, **options: Any) -> Any:
+    """`feed.keras_backup(...)`: imports Keras when it is called."""
+    module = importlib.import_module("fastfeed.adapters.keras.backup")
+    return module.backup(session, *arguments, **options)

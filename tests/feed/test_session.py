@@ -55,7 +55,7 @@ def test_transform_and_keras_backup_say_their_new_names(feed, monkeypatch):
     assert "fastfeed.adapters.keras.backup" not in sys.modules  # which imports Keras
     monkeypatch.setitem(sys.modules, "fastfeed.adapters.keras.backup", adapter)
     old = old("backup", save_freq=3)
-    assert old == ((FeedSession.of(feed), "backup", 3, True), {})
+    assert old == ((FeedSession.of(feed), "backup"), {"save_freq": 3})
 
 
 def test_a_configuration_is_checked_and_pickles_without_a_thread_or_a_file(tmp_path):

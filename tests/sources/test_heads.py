@@ -132,12 +132,12 @@ def test_few_bytes_of_remote_files_are_read(tmp_path: Path, monkeypatch: pytest.
 def test_an_object_store_sends_few_bytes(tmp_path: Path, s3: S3Server):
     photos = folder(tmp_path / "photos", {"a": 3, "b": 2}, (600, 800))
     shards = shard_folder(tmp_path / "shards", (2, 2))
-    paths = s3.put_folder("bucket/photos", photos)
-    s3.put_folder("bucket/shards", shards)
+    paths = s3.put_folder("heads/photos", photos)
+    s3.put_folder("heads/shards", shards)
     storage = ff.Storage(s3.options)
-    listed = ff.ImageFolder("s3://bucket/photos", storage=storage)
+    listed = ff.ImageFolder("s3://heads/photos", storage=storage)
     named = ff.Files([f"s3://{path}" for path in paths], storage=storage)
-    members = ff.TarShards("s3://bucket/shards", storage=storage)
+    members = ff.TarShards("s3://heads/shards", storage=storage)
     sizes = [(photos.parent / path.partition("/")[2]).stat().st_size for path in paths]
     assert min(sizes) > 16 << 10
     s3.clear_log()

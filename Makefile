@@ -1,5 +1,5 @@
 # make demo          runs the main job end to end: photographs -> decode and augmentation -> Keras fit
-# make test          runs the tests not marked slow; takes a few minutes
+# make test          runs the tests not marked slow; takes eight to ten minutes on two cores
 # make test-ci       runs what CI runs: all tests but those marked nightly
 # make test-nightly  runs those marked nightly, as CI does once a day
 # make test-all      runs all tests
